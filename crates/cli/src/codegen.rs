@@ -12,6 +12,8 @@ use std::path::{Path, PathBuf};
 pub(crate) enum Command {
     /// Print the differentiability model of PyTorch's declaration files
     Dump(Dump),
+    /// Print PyTorch's operator declarations as they are understood, as JSON
+    Declarations(Declarations),
     /// Generate the Rust files of firebrand's ops (requires the feature `dev`)
     Emit(Ours),
     /// Check that the generated files are up to date (requires the feature `dev`)
@@ -57,6 +59,17 @@ pub(crate) struct Dump {
     /// Print the whole model as canonical JSON instead of counts; errors are JSON too
     #[arg(long)]
     json: bool,
+}
+
+/// Arguments of `declarations`.
+#[derive(Args)]
+pub(crate) struct Declarations {
+    /// Operator declarations, such as native_functions.yaml
+    #[arg(long, value_name = "FILE")]
+    native: PathBuf,
+    /// File with the list of known tags
+    #[arg(long, value_name = "FILE")]
+    tags: Option<PathBuf>,
 }
 
 /// Where our own declarations and the files generated from them are.
@@ -132,6 +145,19 @@ fn dump(options: &Dump) -> Done {
     Ok(())
 }
 
+fn declarations(options: &Declarations) -> Done {
+    let native = read(&options.native)?;
+    let tags = options.tags.as_deref().map(read).transpose()?;
+    let sources = Sources { native: &native, derivatives: "", tags: tags.as_deref(), dialect: Dialect::Cpp };
+    match sources.declarations() {
+        Ok(text) => Ok(put(&text)?),
+        Err(e) => {
+            put(&error_json(&e))?;
+            Err(named(e, &options.native, Path::new(firebrand_codegen::DERIVATIVES_FILE)))
+        }
+    }
+}
+
 fn run_lint(options: &Lint) -> Done {
     let (native, derivatives) = (read(&options.native)?, read(&options.derivatives)?);
     let dialect = match options.dialect {
@@ -167,6 +193,7 @@ fn compare(scope: &Scope) -> Done {
 pub(crate) fn run(command: &Command) -> Done {
     match command {
         Command::Dump(options) => dump(options),
+        Command::Declarations(options) => declarations(options),
         Command::Emit(ours) => ours::emit(ours),
         Command::Check(ours) => ours::check(ours),
         Command::Lint(options) => run_lint(options),

@@ -27,6 +27,7 @@
 pub mod api;
 pub mod coverage;
 pub mod ctype;
+mod declarations;
 pub mod dialect;
 mod dump;
 #[cfg(feature = "emit")]

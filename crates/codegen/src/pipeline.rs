@@ -52,6 +52,11 @@ impl Sources<'_> {
         native::parse(self.native, tags.as_deref().unwrap_or(known), self.dialect).map_err(|e| e.in_file(NATIVE_FILE))
     }
 
+    /// The JSON of the declarations as they were understood, with the generated variants: what `firebrand codegen declarations` prints.
+    pub fn declarations(&self) -> Result<String> {
+        Ok(crate::declarations::print(&self.functions()?))
+    }
+
     /// Builds the model.
     pub fn model(&self) -> Result<Model> {
         // A third of all the work is reading YAML, and the two files know nothing of each other.

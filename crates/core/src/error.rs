@@ -415,6 +415,10 @@ pub enum ErrorKind {
     )]
     BatchedData { op: &'static str },
     #[error(
+        "a tensor made inside vmap was used outside of it, where it has no values of its own: it stands for one sample of a batch. Return it from the mapped function instead of keeping it"
+    )]
+    EscapedTensor,
+    #[error(
         "{op}: a function under a grad, vjp or jvp transform writes in place into a tensor it captured; pass the tensor as an argument and return its new value"
     )]
     CapturedMutation { op: &'static str },

@@ -1,4 +1,4 @@
-//! Cases F-25 to F-33 of docs/behaviour/autograd.md: function transforms and their nestings.
+//! Cases F-25 to F-33 and F-35 of docs/behaviour/autograd.md: function transforms and their nestings.
 #![allow(clippy::unwrap_used)]
 
 #[macro_use]
@@ -361,4 +361,35 @@ fn argnums_choose_arguments() {
     let at = (Tensor::new(&[2.0f64, 3.0]), Tensor::new(&[1i64]));
     let picked = grad_argnums(|(x, i): &(Tensor, Tensor)| x.index_select(0, i).sum(), Arg::<0>)(&at).unwrap();
     assert_eq!(list(&picked), [0.0, 1.0], "an integer argument");
+}
+
+/// F-35: the values of the first sample were read, or the process panicked.
+#[test]
+fn samples_do_not_escape_their_batch() {
+    let kept = std::cell::RefCell::new(Vec::new());
+    let keep = |x: &Tensor| {
+        kept.borrow_mut().extend([x.clone(), x * 2.0]);
+        x * 3.0
+    };
+    let batch = Tensor::zeros([3, 4], DType::F64);
+    vmap(keep).call(&batch).unwrap();
+    let four = Tensor::zeros([4], DType::F64);
+    for t in kept.take() {
+        assert_err!(t.try_to_vec::<f64>(), EscapedTensor);
+        assert_err!(ops::add(&t, &four, 1.into()), EscapedTensor);
+        assert_err!(ops::sum(&t, None), EscapedTensor);
+        assert_err!(ops::zero_(&t), EscapedTensor);
+        assert_err!(ops::copy_(&four, &t, false), EscapedTensor);
+        let view = ops::select(&t, 0, 1.into()).unwrap();
+        assert_err!(view.try_item::<f64>(), EscapedTensor);
+        assert_err!(ops::mul(&view, &view), EscapedTensor);
+        // Two batches of the same size that follow each other have nothing in common.
+        let again = vmap(|x: &Tensor| -> Result<Tensor> { ops::add(x, &t, 1.into()) });
+        assert_err!(again.call(&batch), EscapedTensor);
+        let other = vmap(|_: &Tensor| t.clone());
+        assert_err!(other.call(&batch), EscapedTensor);
+        let nested = vmap(|x: &Tensor| -> Result<Tensor> { vmap(|y: &Tensor| ops::mul(y, &t)).call(x) });
+        assert_err!(nested.call(&Tensor::zeros([2, 3, 4], DType::F64)), EscapedTensor);
+    }
+    close(&vals(&four), &[0.0; 4]);
 }

@@ -57,9 +57,14 @@ impl ArrayView {
     }
 }
 
-/// Refuses a tensor that has no memory at strides.
+/// What is said of a sample of a batch, which has no memory of its own.
+pub(crate) const NO_STORAGE: &str = "Cannot access data pointer of Tensor that doesn't have storage: it stands for one sample of a batch inside vmap. Return it from the mapped function, and share the result";
+
+/// Refuses a tensor that has no memory of its own at strides.
 fn need_strided(t: &Tensor) -> PyResult<()> {
-    if t.is_sparse() {
+    if t.is_batched() {
+        Err(PyRuntimeError::new_err(NO_STORAGE))
+    } else if t.is_sparse() {
         Err(PyTypeError::new_err("a sparse tensor has no memory to share; call to_dense() first"))
     } else {
         Ok(())

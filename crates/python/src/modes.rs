@@ -183,6 +183,17 @@ fn set_fwd_grad(on: bool) -> bool {
     before
 }
 
+/// Whether views remember the ops that made them. Switches for good; gives what was before.
+#[pyfunction]
+fn set_view_replay(on: bool) -> bool {
+    core::set_view_replay(on)
+}
+
+#[pyfunction]
+fn is_view_replay_enabled() -> bool {
+    core::is_view_replay_enabled()
+}
+
 #[pyfunction]
 fn is_dual_level_active() -> bool {
     core::is_dual_level_active()
@@ -212,6 +223,8 @@ pub(crate) fn add(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(is_multithreading_enabled, m)?)?;
     m.add_function(wrap_pyfunction!(set_multithreading, m)?)?;
     m.add_function(wrap_pyfunction!(set_fwd_grad, m)?)?;
+    m.add_function(wrap_pyfunction!(set_view_replay, m)?)?;
+    m.add_function(wrap_pyfunction!(is_view_replay_enabled, m)?)?;
     m.add_function(wrap_pyfunction!(is_dual_level_active, m)?)?;
     m.add_function(wrap_pyfunction!(saved_tensors_hooks_disabled, m)?)
 }

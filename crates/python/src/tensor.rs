@@ -267,8 +267,11 @@ impl PyTensor {
     }
 
     /// The address of the first element.
-    fn data_ptr(&self) -> usize {
-        self.tensor.data_ptr() as usize
+    fn data_ptr(&self) -> PyResult<usize> {
+        if self.tensor.is_batched() {
+            return Err(PyRuntimeError::new_err(crate::interop::NO_STORAGE));
+        }
+        Ok(self.tensor.data_ptr() as usize)
     }
 
     /// How many bytes of memory there are, shown or not.

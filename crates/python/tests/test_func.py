@@ -1,5 +1,7 @@
 """Function transforms over trees."""
 
+import copy
+
 import pytest
 from conftest import cases, check, raised
 
@@ -139,3 +141,18 @@ def test_the_first_of_equal_maxima_gets_the_gradient():
     bag = firebrand.nn.functional.embedding_bag(firebrand.tensor([2, 1, 0]), w, firebrand.tensor([0]), mode="max")
     bag.sum().backward()
     assert w.grad.tolist() == [[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]]
+
+
+def test_a_sample_that_escaped_is_refused():
+    """It panicked in debug builds, and showed the first sample where memory is shared."""
+    kept = []
+    vmap(lambda x: kept.append(x) or x * 2)(firebrand.ones(3, 4))
+    (sample,) = kept
+    uses = [lambda: sample + 1, lambda: sample.sum(), lambda: sample[0].item(), lambda: sample.zero_(), lambda: repr(list(sample)), lambda: repr(sample)]
+    uses += [sample.tolist, sample.clone, lambda: vmap(lambda x: x + sample)(firebrand.ones(3, 4))]
+    for use in uses:
+        with pytest.raises(RuntimeError, match="made inside vmap was used outside of it"):
+            use()
+    for share in (sample.numpy, sample.data_ptr, sample.__dlpack__, lambda: copy.copy(sample).numpy()):
+        with pytest.raises(RuntimeError, match="doesn't have storage|outside of it"):
+            share()

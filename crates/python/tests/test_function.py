@@ -249,3 +249,35 @@ def test_an_exception_in_forward_or_backward_is_the_same_object():
     with pytest.raises(ValueError) as info:
         square(firebrand, backward=fail).apply(x).sum().backward()
     assert info.value is error
+
+
+def test_custom_ops():
+    """Cases of `library.custom_op`, whose answers in PyTorch are the same."""
+    library = firebrand.library
+
+    @library.custom_op("mylib::scaled_sin", mutates_args=())
+    def scaled_sin(x: firebrand.Tensor, by: float = 2.0) -> firebrand.Tensor:
+        return (x * by).sin()
+
+    x = firebrand.tensor([0.0, 1.0], requires_grad=True)
+    with pytest.raises(NotImplementedError, match="register_autograd"):
+        scaled_sin(x).sum().backward()
+
+    def keep(ctx, inputs, output):
+        ctx.save_for_backward(inputs[0])
+        ctx.by = inputs[1]
+
+    scaled_sin.register_autograd(lambda ctx, g: (g * (ctx.saved_tensors[0] * ctx.by).cos() * ctx.by, None), setup_context=keep)
+    assert firebrand.autograd.gradcheck(lambda t: scaled_sin(t, 3.0), x.detach().double().requires_grad_())
+    firebrand.ops.mylib.scaled_sin(x).sum().backward()
+    expected = 2 * (2 * x.detach()).cos()
+    assert firebrand.allclose(x.grad, expected)
+    with firebrand.compiled_backward():
+        (again,) = firebrand.autograd.grad(scaled_sin(x).sum(), x)
+    assert firebrand.allclose(again, expected)
+    same = library.custom_op("mylib::same", lambda t: t, mutates_args=())
+    with pytest.raises(RuntimeError, match="alias"):
+        same(x)
+    for refused in (lambda: library.custom_op("mylib::w", mutates_args=("x",)), lambda: library.custom_op("w", mutates_args=())):
+        with pytest.raises((NotImplementedError, ValueError), match="custom_op"):
+            refused()

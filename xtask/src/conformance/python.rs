@@ -3,7 +3,7 @@
 
 use super::environment::{environment, must};
 use crate::Outcome;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// What Python imports.
@@ -34,6 +34,12 @@ pub(super) fn run(venv: Option<&str>) -> Outcome {
 pub(crate) fn build(root: &Path) -> Result<(), String> {
     must(Command::new(env!("CARGO")).current_dir(root).args(["build", "--package", "firebrand-python"]))?;
     place(root)
+}
+
+/// Builds the command `firebrand`, and says where it is.
+pub(crate) fn command(root: &Path) -> Result<PathBuf, String> {
+    must(Command::new(env!("CARGO")).current_dir(root).args(["build", "--package", "firebrand-cli"]))?;
+    Ok(root.join(format!("target/debug/firebrand{}", std::env::consts::EXE_SUFFIX)))
 }
 
 /// Puts the extension where Python finds it, once it is built.

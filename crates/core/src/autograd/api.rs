@@ -358,7 +358,7 @@ fn batched(
         let roots = roots.into_iter().map(|(e, g)| (e, level::wrap(g, Some(0)))).collect();
         let wanted = Wanted::Captures(edges.to_vec());
         let grads = engine::run(Run { roots, keep_graph, create_graph, wanted })?;
-        grads.iter().map(|g| g.as_ref().map(level::unwrap)).collect()
+        grads.iter().map(|g| g.as_ref().map(level::unwrap).transpose()).collect::<Result<_>>()?
     };
     found.into_iter().map(|g| g.map(|g| g.full(size)).transpose()).collect()
 }

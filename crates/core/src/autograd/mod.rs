@@ -33,6 +33,7 @@ mod schedules;
 pub(crate) mod selective;
 pub(crate) mod stamp;
 pub(crate) mod view;
+pub(crate) mod view_replay;
 
 pub use anomaly::{detect_anomaly, is_anomaly_enabled, set_detect_anomaly, set_trace_provider};
 pub use api::{BackwardOptions, GradOptions, Target, Targets, backward, grad, grad_map};
@@ -76,3 +77,4 @@ pub use saved_scopes::{
 };
 pub use saved_visit::SavedVisitor;
 pub use selective::{CheckpointPolicy, SelectiveContext, create_selective_checkpoint_contexts};
+pub use view_replay::{ViewReplay, is_view_replay_enabled, set_view_replay};

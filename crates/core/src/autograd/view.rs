@@ -7,12 +7,14 @@
 use super::node::{Backward, BoxedBackward, Edge, Edges, Gradients, InputMetadata, Needs, Node, boxed};
 use super::saved::SavedTensor;
 use super::saved_visit::{SavedVisitor, Visit};
+use super::view_replay::{self, ViewStep};
 use crate::layout::Layout;
 use crate::ops::shape::view::as_parts;
 use crate::tensor::{DETACHED, INFERENCE, REBASED, REQUIRES_GRAD, RETAINS_GRAD, STAND_IN, VIEW};
 use crate::{DType, Error, ErrorKind, Result, Tensor, ops, state};
 use smallvec::smallvec;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::*};
+use std::sync::{Arc, OnceLock};
 
 /// How often a view made where nothing is recorded was asked for its history: it requires grad as its base does, and has none.
 static LOOSE: AtomicU64 = AtomicU64::new(0);
@@ -145,6 +147,8 @@ pub(crate) struct ViewInfo {
     kind: AtomicU8,
     /// The version of the memory for which the view's history is valid.
     attr_version: AtomicU32,
+    /// The ops that made it, if it remembers them ([`super::view_replay`]).
+    pub(super) replay: OnceLock<Arc<ViewStep>>,
 }
 
 impl Tensor {
@@ -206,8 +210,8 @@ impl Tensor {
             }
             None => self.clone(),
         };
-        let info =
-            ViewInfo { base, kind: AtomicU8::new(kind as u8), attr_version: AtomicU32::new(out.version_counter()) };
+        let attr_version = AtomicU32::new(out.version_counter());
+        let info = ViewInfo { base, kind: AtomicU8::new(kind as u8), attr_version, replay: OnceLock::new() };
         let _ = out.extras().view.set(info);
         out.set_flag(VIEW);
     }
@@ -257,11 +261,20 @@ impl Tensor {
             return Ok(stored);
         }
         CreationKind::from_u8(view.kind.load(Relaxed)).check(true, self)?;
-        let lens = lens(&view.base, self)?;
-        let formula = boxed(ViewCut { base: view.base.spec().clone(), region: self.layout().clone(), lens });
-        let edges: Edges = smallvec![view.base.gradient_edge()?];
-        let node = Node::new(edges, smallvec![InputMetadata::of(self)], formula)?;
-        let edge = Edge { node, slot: 0 };
+        let replayed = match view.replay.get() {
+            Some(step) => view_replay::history(step, &view.base)?,
+            None => None,
+        };
+        let edge = match replayed {
+            Some(edge) => edge,
+            None => {
+                let lens = lens(&view.base, self)?;
+                let formula = boxed(ViewCut { base: view.base.spec().clone(), region: self.layout().clone(), lens });
+                let edges: Edges = smallvec![view.base.gradient_edge()?];
+                let node = Node::new(edges, smallvec![InputMetadata::of(self)], formula)?;
+                Edge { node, slot: 0 }
+            }
+        };
         self.store_history(Some(edge.clone()));
         view.attr_version.store(version, Release);
         Ok(Some(edge))

@@ -56,7 +56,7 @@ fn pushed<A: TensorTree, O: TensorTree, X: TensorTree, R: Outcome>(
         let primals = primals.replace(&mut |t| Ok(level::wrap(t.clone(), None)))?;
         let directions = directions.into_iter().map(|t| level::wrap(t, None)).collect();
         let (y, t, aux) = dual(f, &primals, directions, split)?;
-        let down = &mut |t: &Tensor| Ok(level::unwrap(t).value);
+        let down = &mut |t: &Tensor| Ok(level::unwrap(t)?.value);
         (y.replace(down)?, t.replace(down)?, aux.replace(down)?)
     };
     capture::transformed(scope, pushed)

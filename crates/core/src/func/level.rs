@@ -19,11 +19,20 @@ use crate::tensor::Wrapped;
 use crate::{ErrorKind, Result, Spec, Tensor, ops};
 use smallvec::SmallVec;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// What a level is for.
 pub(crate) struct Level {
     /// The batch, for `vmap`; none for a level that only keeps tangents apart.
     batch: Option<Batch>,
+    id: u64,
+}
+
+impl Level {
+    fn new(batch: Option<Batch>) -> Arc<Level> {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        Arc::new(Level { batch, id: NEXT.fetch_add(1, Relaxed) })
+    }
 }
 
 /// A batch: how many samples, and what random ops do.
@@ -35,17 +44,22 @@ pub(crate) struct Batch {
 
 /// Enters a level that maps over a batch.
 pub(crate) fn enter_batch(batch: Batch) -> LevelGuard {
-    LevelGuard::new(Arc::new(Level { batch: Some(batch) }))
+    LevelGuard::new(Level::new(Some(batch)))
 }
 
 /// Enters a level that only separates.
 pub(crate) fn enter_plain() -> LevelGuard {
-    LevelGuard::new(Arc::new(Level { batch: None }))
+    LevelGuard::new(Level::new(None))
 }
 
 /// The batch of the active level.
 pub(crate) fn batch() -> Option<Batch> {
     state::level().and_then(|l| l.batch)
+}
+
+/// Which level is active; levels are told apart by this.
+fn here() -> u64 {
+    state::level().map_or(u64::MAX, |l| l.id)
 }
 
 /// A tensor of this level that stands for `value`, a tensor one level down.
@@ -59,37 +73,40 @@ pub(crate) fn wrap(value: Tensor, bdim: Option<usize>) -> Tensor {
             Layout::derived(&without(l.sizes()), &without(l.strides()), l.offset())
         }
     };
-    Tensor::wrapper(Wrapped { value, bdim }, layout)
+    Tensor::wrapper(Wrapped { value, bdim, level: here() }, layout)
 }
 
-/// What a tensor stands for one level down, and its batch dimension there.
-pub(crate) fn unwrap(t: &Tensor) -> Batched {
+/// What a tensor stands for one level down, and its batch dimension there. An error for one that escaped from an earlier level.
+pub(crate) fn unwrap(t: &Tensor) -> Result<Batched> {
     if !t.is_of_this_level() {
-        return Batched { value: t.clone(), dim: None };
+        return Ok(Batched { value: t.clone(), dim: None });
     }
     if t.wrapped().is_none() {
         // Made here by a factory, without passing an op: the same for every sample.
         let value = t.alias_born_under(state::word_below());
-        t.set_wrapped(Wrapped { value, bdim: None });
+        t.set_wrapped(Wrapped { value, bdim: None, level: here() });
     }
     match t.wrapped() {
-        Some(w) => Batched { value: w.value.clone(), dim: w.bdim },
-        None => Batched { value: t.clone(), dim: None },
+        Some(w) if w.bdim.is_some() && w.level != here() => Err(ErrorKind::EscapedTensor.into()),
+        Some(w) => Ok(Batched { value: w.value.clone(), dim: w.bdim }),
+        None => Ok(Batched { value: t.clone(), dim: None }),
     }
 }
 
-fn unwrap_value(v: &Value) -> Arg {
-    match v {
-        Value::Tensor(t) => Arg::Tensor(unwrap(t)),
-        Value::Tensors(list) => Arg::List(list.iter().map(unwrap).collect()),
-        Value::OptTensors(list) => Arg::OptList(list.iter().map(|t| t.as_ref().map(unwrap)).collect()),
+fn unwrap_value(v: &Value) -> Result<Arg> {
+    Ok(match v {
+        Value::Tensor(t) => Arg::Tensor(unwrap(t)?),
+        Value::Tensors(list) => Arg::List(list.iter().map(unwrap).collect::<Result<_>>()?),
+        Value::OptTensors(list) => {
+            Arg::OptList(list.iter().map(|t| t.as_ref().map(unwrap).transpose()).collect::<Result<_>>()?)
+        }
         other => Arg::Plain(other.clone()),
-    }
+    })
 }
 
 /// Runs an op of this level below its autograd: one level down, by its batching rule.
 pub(crate) fn call(op: Op, values: &[Value]) -> Result<Outputs> {
-    let args: SmallVec<[Arg; 6]> = values.iter().map(unwrap_value).collect();
+    let args = values.iter().map(unwrap_value).collect::<Result<SmallVec<[Arg; 6]>>>()?;
     let batch = batch();
     let outs = rules::run(op, &args, batch)?;
     if rules::is_inplace(op) {
@@ -123,7 +140,7 @@ pub(crate) fn holds(target: &Tensor, value: &Tensor) -> bool {
     if !state::is(state::LEVEL) {
         return true;
     }
-    let (target, value) = (unwrap(target), unwrap(value));
+    let (Ok(target), Ok(value)) = (unwrap(target), unwrap(value)) else { return false };
     (target.dim.is_some() || value.dim.is_none()) && state::descend(|| holds(&target.value, &value.value))
 }
 
@@ -132,7 +149,7 @@ pub(crate) fn zeros_for(layout: &Layout, likes: &[&Tensor]) -> Result<Tensor> {
     if !state::is(state::LEVEL) {
         return ops::formulas::zeros_plain(layout, likes[0].dtype(), likes[0].device());
     }
-    let below: SmallVec<[Batched; 2]> = likes.iter().map(|t| unwrap(t)).collect();
+    let below = likes.iter().map(|t| unwrap(t)).collect::<Result<SmallVec<[Batched; 2]>>>()?;
     let batched = below.iter().any(|b| b.dim.is_some());
     let (layout, dim) = match batch().filter(|_| batched) {
         Some(b) => {
@@ -170,14 +187,14 @@ pub(crate) fn lowered(t: &Tensor) -> Tensor {
         return t.clone();
     }
     match unwrap(t) {
-        Batched { value, dim: None } => state::descend(|| lowered(&value)),
+        Ok(Batched { value, dim: None }) => state::descend(|| lowered(&value)),
         _ => t.clone(),
     }
 }
 
 /// Overwrites a tensor with random values: `write` does it one level down.
 pub(crate) fn draw_in_place(op: &'static str, t: &Tensor, write: impl FnOnce(&Tensor) -> Result<()>) -> Result<()> {
-    let Batched { value, dim } = unwrap(t);
+    let Batched { value, dim } = unwrap(t)?;
     let randomness = batch().map(|b| b.randomness);
     if randomness == Some(Randomness::Error) {
         return Err(ErrorKind::VmapRandomness { op: op.to_string() }.into());

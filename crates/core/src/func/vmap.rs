@@ -203,7 +203,7 @@ impl<F> Vmap<F> {
             let _level = level::enter_batch(Batch { size, randomness: self.randomness });
             let samples = leaves.into_iter().zip(dims).map(|(t, d)| if d.is_some() { level::wrap(t, *d) } else { t });
             let output = (self.f)(&args.with_leaves(samples.collect())?).outcome()?;
-            let found: Vec<_> = output.leaves().iter().map(level::unwrap).collect();
+            let found = output.leaves().iter().map(level::unwrap).collect::<Result<Vec<_>>>()?;
             (output, found)
         };
         let out_dims = self.out_dims.of("out_dims", found.len())?;

@@ -114,10 +114,8 @@ impl Tensor {
             .then(|| Flat { storage, offset: spec.layout.offset(), len: spec.layout.numel() })
     }
 
-    /// The memory, for a kernel that reads it. An error if another thread is writing it, where that is checked ([`races`]).
-    ///
-    /// # Panics
-    /// For a transform's wrappers, which have no data of their own.
+    /// The memory, for a kernel that reads it. An error if another thread is writing it, where that is checked ([`races`]), and
+    /// for a sample of a batch that escaped its `vmap`: it has no data of its own.
     #[inline]
     pub(crate) fn read(&self) -> Result<Access<'_>> {
         self.access(races::hold(self, Role::Reads)?)
@@ -151,10 +149,9 @@ impl Tensor {
 
     #[cold]
     fn access_with_care(&self, hold: Hold) -> Result<Access<'_>> {
-        assert!(
-            self.flags() & WRAPPED == 0 || self.is_one_for_all(),
-            "the values of a tensor created inside vmap were read outside of it"
-        );
+        if self.flags() & WRAPPED != 0 && !self.is_one_for_all() {
+            return Err(ErrorKind::EscapedTensor.into());
+        }
         if self.is_sparse() {
             return Err(ErrorKind::SparseData { shape: self.layout().sizes().to_vec() }.into());
         }

@@ -47,4 +47,6 @@ pub(crate) struct Extras {
 pub(crate) struct Wrapped {
     pub(crate) value: Tensor,
     pub(crate) bdim: Option<usize>,
+    /// The level it belongs to: two that follow each other have the same number, and are not the same.
+    pub(crate) level: u64,
 }

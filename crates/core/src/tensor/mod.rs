@@ -273,7 +273,9 @@ impl Tensor {
         if kept & WRAPPED != 0
             && let Some(w) = self.wrapped()
         {
-            debug_assert!(alias.shape() == self.shape(), "a wrapper is cut by ops, one level down");
+            // One that escaped stays what it is: reading it is refused.
+            let cut = alias.shape() != self.shape();
+            debug_assert!(!cut || !self.is_of_this_level(), "a wrapper is cut by ops, one level down");
             let _ = alias.extras().wrapped.set(w.clone());
         }
         alias
@@ -344,7 +346,8 @@ impl Tensor {
     #[inline]
     pub(crate) fn need_data(&self, op: &'static str) -> Result<()> {
         if self.flags() & WRAPPED != 0 {
-            return Err(ErrorKind::BatchedData { op }.into());
+            let escaped = !state::is(state::LEVEL);
+            return Err(if escaped { ErrorKind::EscapedTensor } else { ErrorKind::BatchedData { op } }.into());
         }
         if self.is_sparse() {
             return Err(sparse::refused(op, "the operand"));

@@ -60,7 +60,7 @@ from . import _functions
 from ._functions import *  # noqa: F403
 from ._interop import as_tensor, from_dlpack
 from .autograd.grad_mode import autocast, enable_grad, inference_mode, no_grad, set_grad_enabled
-from . import autograd, fft, func, linalg, nn, ops, optim, return_types, special, utils
+from . import autograd, fft, func, library, linalg, nn, ops, optim, return_types, special, utils
 from ._compile import compile, compiled_backward, plain_backward
 from .export import load, save
 from . import export

@@ -4,7 +4,7 @@ from builtins import bool as _bool, float as _float, int as _int
 from collections.abc import Callable, Sequence
 from typing import Any, overload
 
-from . import autograd, export, fft, func, linalg, nn, ops, optim, special, utils
+from . import autograd, export, fft, func, library, linalg, nn, ops, optim, special, utils
 from ._compile import compile, compiled_backward
 from .autograd.grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled
 from .autograd.graph import Node

@@ -51,5 +51,10 @@ class _Namespace:
         return packet
 
 
+def _register(namespace, name, op):
+    """Puts a custom op where it is found by name."""
+    setattr(globals().setdefault(namespace, _Namespace(namespace)), name, op)
+
+
 aten = _Namespace("aten")
 torchvision = _Namespace("torchvision")

@@ -51,6 +51,9 @@ const FILES: &[&str] = &[
     "tools/test/test_codegen_model.py",
 ];
 
+/// Files whose tests ask the code generator, which is in the command.
+const CODEGEN: &str = "tools/test/test_codegen";
+
 /// What is asked for.
 #[derive(Default)]
 struct Options<'a> {
@@ -68,7 +71,8 @@ pub(super) fn run(arguments: &[&str]) -> Outcome {
     let source = source.canonicalize().map_err(|e| format!("{}: {e}", source.display()))?;
     let root = crate::root();
     python::build(&root)?;
-    let runner = Runner {
+    let mut runner = Runner {
+        codegen: None,
         python: environment(options.venv, &["numpy", "pytest", "expecttest", "hypothesis", "scipy"])?
             .join("bin/python"),
         folder: root.join("crates/python/conformance"),
@@ -80,6 +84,9 @@ pub(super) fn run(arguments: &[&str]) -> Outcome {
     let expected: BTreeMap<&str, &str> =
         expected.lines().filter(|l| !l.starts_with('#')).filter_map(|l| l.split_once('\t')).collect();
     let mut tests = select(&runner, options.tests)?;
+    if tests.iter().any(|t| t.file.starts_with(CODEGEN)) {
+        runner.codegen = Some(python::command(&root)?);
+    }
     let side = if options.compiled_backward {
         let wanted = |t: &Test| options.tests.is_some() || t.class == "TestAutograd";
         tests.retain(|t| wanted(t) && expected.get(&*t.id()) == Some(&"pass"));

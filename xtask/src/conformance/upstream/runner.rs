@@ -67,12 +67,17 @@ pub(super) struct Runner {
     /// What has the package `firebrand`.
     pub(super) package: PathBuf,
     pub(super) source: PathBuf,
+    /// The command `firebrand`, if tests ask its code generator.
+    pub(super) codegen: Option<PathBuf>,
 }
 
 impl Runner {
     fn command(&self) -> Command {
         let mut command = Command::new(&self.python);
         command.env("FIREBRAND_UPSTREAM", &self.source).env("PYTHONDONTWRITEBYTECODE", "1").env_remove("PYTHONPATH");
+        if let Some(codegen) = &self.codegen {
+            command.env("FIREBRAND_CODEGEN", codegen);
+        }
         command.arg(self.folder.join("run_class.py"));
         command
     }

@@ -205,7 +205,7 @@ pub fn run(function: Arc<dyn Function>, inputs: Vec<Tensor>) -> Result<Vec<Tenso
     let here = word & state::DUAL != 0
         && level::batch().is_some()
         && !function.has_setup_context()
-        && inputs.iter().all(|t| level::unwrap(t).dim.is_none());
+        && inputs.iter().all(|t| level::unwrap(t).is_ok_and(|b| b.dim.is_none()));
     if word & state::DEPTH != 0 && !function.has_setup_context() && !here {
         return Err(ErrorKind::NeedsSetupContext { function: function.name() }.into());
     }
@@ -251,7 +251,7 @@ pub fn run(function: Arc<dyn Function>, inputs: Vec<Tensor>) -> Result<Vec<Tenso
 
 /// The outputs, computed and recorded one level down.
 fn one_level_down(function: &Arc<dyn Function>, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
-    let below: Vec<_> = inputs.iter().map(level::unwrap).collect();
+    let below = inputs.iter().map(level::unwrap).collect::<Result<Vec<_>>>()?;
     let values: Vec<Tensor> = below.iter().map(|b| b.value.clone()).collect();
     let dims: Vec<Option<usize>> = below.iter().map(|b| b.dim).collect();
     let Some(batch) = level::batch().filter(|_| dims.iter().any(Option::is_some)) else {

@@ -34,12 +34,12 @@ fn up(tensors: &[Option<Tensor>], dims: &[Option<usize>]) -> Vec<Option<Tensor>>
 }
 
 /// The tensors one level down, and their batch dimensions.
-fn down(tensors: &[Option<Tensor>]) -> (Vec<Option<Tensor>>, Dims) {
-    let below = tensors.iter().map(|t| match t.as_ref().map(level::unwrap) {
-        Some(b) => (Some(b.value), b.dim),
-        None => (None, None),
+fn down(tensors: &[Option<Tensor>]) -> Result<(Vec<Option<Tensor>>, Dims)> {
+    let below = tensors.iter().map(|t| match t {
+        Some(t) => level::unwrap(t).map(|b| (Some(b.value), b.dim)),
+        None => Ok((None, None)),
     });
-    below.unzip()
+    Ok(below.collect::<Result<Vec<_>>>()?.into_iter().unzip())
 }
 
 fn some(tensors: &[Tensor]) -> Vec<Option<Tensor>> {
@@ -99,7 +99,7 @@ impl Function for Mapped {
         let _level = level::enter_batch(self.batch);
         let inputs: Vec<Tensor> = up(&some(inputs), &self.in_dims).into_iter().flatten().collect();
         let outs = self.inner.forward(&mut self.context(vec![false; inputs.len()]), &inputs)?;
-        let (outs, dims) = down(&some(&outs));
+        let (outs, dims) = down(&some(&outs))?;
         let _ = self.out_dims.set(dims);
         Ok(outs.into_iter().flatten().collect())
     }
@@ -118,8 +118,8 @@ impl Function for Mapped {
             let message = format!("{}: a function that mutates its inputs needs its own vmap rule", self.name());
             return Err(ErrorKind::Vmap { message }.into());
         }
-        let (saved, saved_dims) = down(&inner.to_save);
-        let (for_forward, forward_dims) = down(&inner.for_forward);
+        let (saved, saved_dims) = down(&inner.to_save)?;
+        let (for_forward, forward_dims) = down(&inner.for_forward)?;
         ctx.save_for_backward(&borrowed(&saved));
         ctx.save_for_forward(&borrowed(&for_forward));
         ctx.set_materialize_grads(inner.materialize_grads);
@@ -140,7 +140,7 @@ impl Function for Mapped {
         let (found, dims) = {
             let _level = level::enter_batch(self.batch);
             let inner = self.restored(ctx)?;
-            down(&self.inner.backward_owned(&inner, up(grads, &self.out_dims()))?)
+            down(&self.inner.backward_owned(&inner, up(grads, &self.out_dims()))?)?
         };
         let due = self.in_dims.iter().copied().chain(std::iter::repeat(None));
         found.into_iter().zip(dims).zip(due).map(|((g, d), due)| self.placed(g, d, due)).collect()
@@ -150,7 +150,7 @@ impl Function for Mapped {
         let (found, dims) = {
             let _level = level::enter_batch(self.batch);
             let inner = self.restored(ctx)?;
-            down(&self.inner.jvp(&inner, &up(tangents, &self.in_dims))?)
+            down(&self.inner.jvp(&inner, &up(tangents, &self.in_dims))?)?
         };
         found
             .into_iter()

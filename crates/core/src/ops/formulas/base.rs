@@ -117,7 +117,7 @@ pub(crate) fn has_nan(t: &Tensor) -> Result<bool> {
     }
     if crate::state::is(crate::state::LEVEL) {
         // Of any sample.
-        let below = crate::func::level::unwrap(t);
+        let below = crate::func::level::unwrap(t)?;
         return crate::state::descend(|| has_nan(&below.value));
     }
     let _plain = crate::autograd::NoGrad::new();

@@ -6,7 +6,7 @@ from .. import _firebrand as _C
 from .._firebrand import Tensor
 from .anomaly import detect_anomaly, set_detect_anomaly
 from .function import Function, once_differentiable
-from .grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled, set_multithreading_enabled
+from .grad_mode import _force_original_view_tracking, enable_grad, inference_mode, no_grad, set_grad_enabled, set_multithreading_enabled
 from .gradcheck import GradcheckError, gradcheck, gradgradcheck
 from .graph import _unsafe_preserve_version_counter
 from .._firebrand import SavedTensor
@@ -102,6 +102,11 @@ def grad(
 def is_multithreading_enabled():
     """Whether backward uses several threads."""
     return _is_multithreading_enabled()
+
+
+def is_view_replay_enabled():
+    """Whether views remember the ops that made them."""
+    return _C.is_view_replay_enabled()
 
 
 class _Engine:

@@ -147,6 +147,24 @@ class set_multithreading_enabled(_Mode):
         return set_multithreading_enabled(self._on)
 
 
+class _force_original_view_tracking(_Mode):
+    """Whether views remember the ops that made them, so that a write rebuilds their history from these ops instead of as strided
+    slices: from now on, or until the end of the block."""
+
+    def __init__(self, mode):
+        self._on = mode
+        self._before = _C.set_view_replay(mode)
+
+    def __enter__(self):
+        pass
+
+    def __exit__(self, *_):
+        _C.set_view_replay(self._before)
+
+    def _fresh(self):
+        return _force_original_view_tracking(self._on)
+
+
 class autocast(_Mode):
     """Ops choose their dtype until the end of the block: matrix products are computed in `dtype`."""
 
