@@ -289,7 +289,9 @@ impl Case {
         assert!(plain.is_err() || got.is_ok(), "fused refuses what the plain run computes: {:?}", got.err());
         // What comes back can be read.
         let results = got.iter().flatten().flat_map(RunValue::tensors);
-        results.filter(|t| !t.is_meta() && t.numel() * t.dtype().size() <= LARGE).for_each(|t| drop(t.try_clone_tensor()));
+        results
+            .filter(|t| !t.is_meta() && t.numel() * t.dtype().size() <= LARGE)
+            .for_each(|t| drop(t.try_clone_tensor()));
     }
 }
 
