@@ -20,7 +20,7 @@ fn sylvester(values: &Tensor, vectors: &Tensor, e: &Tensor) -> Result<Tensor> {
 /// those of a Hermitian matrix.
 pub(crate) fn matrix_sqrth_differential(a: &Tensor, e: &Tensor) -> Result<Tensor> {
     let (values, vectors) = ops::_linalg_eigh(a, "L", true)?;
-    sylvester(&ops::sqrt(&values)?, &vectors, &half_sum(e)?)
+    sylvester(&ops::sqrt(&ops::clamp_min(&values, Scalar::Int(0))?)?, &vectors, &half_sum(e)?)
 }
 
 fn half_sum(t: &Tensor) -> Result<Tensor> {

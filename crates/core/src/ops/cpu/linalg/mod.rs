@@ -17,7 +17,7 @@ pub(crate) use systems::{
 
 use crate::ops::lists;
 use crate::ops::shape::{self, expanded, view};
-use crate::{Error, ErrorKind, Result, Tensor, ops};
+use crate::{Error, ErrorKind, Result, Scalar, Tensor, ops};
 use firebrand_kernels::linalg::{LIBRARY, Number};
 use firebrand_kernels::{Element, read_slice, write_slice};
 
@@ -137,11 +137,12 @@ fn sources(own: &[usize], batch: &[usize]) -> Result<Vec<usize>> {
     lists::collected(count, (0..count).map(source))
 }
 
-/// `linalg_matrix_sqrth`: the root of a Hermitian matrix without negative eigenvalues, of which the lower half is read.
+/// `linalg_matrix_sqrth`: the root of a Hermitian matrix, of which the lower half is read. Negative eigenvalues count as zero.
 pub(crate) fn matrix_sqrth(a: &Tensor) -> Result<Tensor> {
     let _plain = crate::autograd::NoGrad::new();
     let (values, vectors) = ops::_linalg_eigh(a, "L", true)?;
-    let scaled = ops::mul(&vectors, &ops::unsqueeze(&ops::sqrt(&values)?, -2)?)?;
+    let roots = ops::sqrt(&ops::clamp_min(&values, Scalar::Int(0))?)?;
+    let scaled = ops::mul(&vectors, &ops::unsqueeze(&roots, -2)?)?;
     ops::matmul(&scaled, &ops::adjoint(&vectors)?)
 }
 
