@@ -160,7 +160,7 @@ fn an_entry_that_is_not_clear_is_refused() {
         "",
         Kind::FieldUnknown,
         expect![[r#"
-            ops.yaml:4: unknown key `kernal`; known are func, shape, kernel, view, composite, direct, foreach, manual, differentiable, node, non_differentiable, inplace, in_place_kernel, complex, out, out_args, out_dtype, forms, tags, rust, method, variants, derivative, autocast, vmap, cost, decomposition, training, devices, doc, example (native/field_unknown)
+            ops.yaml:4: unknown key `kernal`; known are func, shape, kernel, view, composite, direct, foreach, manual, differentiable, node, non_differentiable, inplace, in_place_kernel, in_place_term, complex, out, out_args, out_dtype, forms, tags, rust, method, variants, derivative, autocast, vmap, cost, decomposition, training, devices, doc, example (native/field_unknown)
               in scale(Tensor self, Tensor by) -> Tensor
         "#]],
     );

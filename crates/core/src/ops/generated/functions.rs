@@ -32349,7 +32349,7 @@ pub fn vander(x: &Tensor, N: Option<i64>, increasing: bool) -> Result<Tensor> {
     composite::miscellany::vander(x, N, increasing)
 }
 
-/// The square root of Hermitian matrices without negative eigenvalues; the lower triangle is read.
+/// The square root of Hermitian matrices, whose negative eigenvalues count as zero; the lower triangle is read.
 ///
 /// `aten::linalg_matrix_sqrth(Tensor self) -> Tensor`
 pub fn linalg_matrix_sqrth(self_: &Tensor) -> Result<Tensor> {
