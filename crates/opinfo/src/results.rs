@@ -263,22 +263,34 @@ pub(crate) fn layouts(op: Op, row: &Row) -> Outcome {
     Ok(())
 }
 
-/// Elements along the first dimension of an enlarged tensor: enough to be split over threads.
+/// Elements of an enlarged tensor, about: enough to be split over threads.
 const ENLARGED: usize = 80_000;
 
-/// The tensor repeated along its first dimension.
-fn enlarged(t: &TensorData) -> TensorData {
+/// The dimension along which tensors of an op are repeated. Recurrent layers take the first one step by step, which no
+/// threads share; their batch is the second one of tensors with three.
+fn repeated_dimension(op: Op) -> usize {
+    let base = op.name().trim_start_matches("aten::");
+    usize::from(["lstm", "gru", "rnn_relu", "rnn_tanh"].iter().any(|layer| base.starts_with(layer)))
+}
+
+/// The tensor repeated along one of its dimensions.
+fn enlarged(t: &TensorData, dim: usize) -> TensorData {
     let n: usize = t.shape.iter().product();
-    if t.shape.is_empty() || n == 0 || t.strides.is_some() {
+    if t.shape.is_empty() || n == 0 || t.strides.is_some() || (dim == 1 && t.shape.len() != 3) {
         return t.clone();
     }
-    let times = ENLARGED.div_ceil(n);
+    // The batch is that of several tensors.
+    let times = if dim == 1 { 1_000 } else { ENLARGED.div_ceil(n) };
+    let block = n / t.shape[..dim].iter().product::<usize>();
+    fn repeat<T: Copy>(v: &[T], block: usize, times: usize) -> Vec<T> {
+        v.chunks(block).flat_map(|part| part.repeat(times)).collect()
+    }
     let mut shape = t.shape.clone();
-    shape[0] *= times;
+    shape[dim] *= times;
     let data = t.data.as_ref().map(|d| match d {
-        Numbers::Ints(v) => Numbers::Ints(v.repeat(times)),
-        Numbers::Floats(v) => Numbers::Floats(v.repeat(times)),
-        Numbers::Complex(v) => Numbers::Complex(v.repeat(times)),
+        Numbers::Ints(v) => Numbers::Ints(repeat(v, block, times)),
+        Numbers::Floats(v) => Numbers::Floats(repeat(v, block, times)),
+        Numbers::Complex(v) => Numbers::Complex(repeat(v, block, times)),
     });
     TensorData { shape, data, ..t.clone() }
 }
@@ -303,9 +315,13 @@ fn is_affordable(op: Op, row: &Row) -> bool {
 }
 
 fn threads_locked(op: Op, row: &Row) -> Outcome {
+    let dim = repeated_dimension(op);
     let grow = |which: fn(usize) -> bool| {
         let args = row.args.iter().enumerate().map(|(k, a)| match a {
-            Argument::Tensor(t) if which(k) => Argument::Tensor(enlarged(t)),
+            Argument::Tensor(t) if which(k) => Argument::Tensor(enlarged(t, dim)),
+            Argument::Tensors(list) if which(k) && dim == 1 => {
+                Argument::Tensors(list.iter().map(|t| t.as_ref().map(|t| enlarged(t, dim))).collect())
+            }
             a => a.clone(),
         });
         Row { args: args.collect(), ..row.clone() }
