@@ -33,7 +33,7 @@ mod without {
 
     /// What is made of the orthogonal factor of a QR decomposition.
     #[derive(Debug)]
-    #[expect(dead_code, reason = "what is wanted is not read where nothing is made")]
+    #[allow(dead_code, reason = "what is wanted is not read where nothing is made, which only some builds notice")]
     pub enum Orthogonal<'a, T> {
         Unused,
         Columns(&'a mut [T]),
