@@ -298,8 +298,6 @@ def torch_benches(compiled):
         emit("saved_memory", way, best(step, 2) * 1e3, "ms")
 
     def transforms():
-        if compiled:
-            return
         from torch.func import functional_call, grad, hessian, jvp, vmap
         from torch_models import GPT
 
@@ -308,11 +306,12 @@ def torch_benches(compiled):
         weights = lambda m: {k: v.detach() for k, v in m.named_parameters()}
         w, x, y = weights(model), torch.randn(256, 784), torch.randint(10, (256,))
         one = lambda w, x, y: F.cross_entropy(functional_call(model, w, (x[None],)), y[None])
-        each = vmap(grad(one), in_dims=(None, 0, 0))
-        emit("transforms", "per_sample_gradients", best(lambda: each(w, x, y), 2) * 1e3, "ms")
+        each = wrap(vmap(grad(one), in_dims=(None, 0, 0)))
+        emit("transforms", "per_sample_gradients" + end, best(lambda: each(w, x, y), 2) * 1e3, "ms")
         a, v = torch.randn(50, 50), torch.randn(50)
         bowl = hessian(lambda x: (a @ (x * x)).sin().sum())
-        emit("transforms", "hessian_50", best(lambda: bowl(v), 2) * 1e3, "ms")
+        if not compiled:
+            emit("transforms", "hessian_50", best(lambda: bowl(v), 2) * 1e3, "ms")
         gpt = GPT()
         w = weights(gpt)
         d = {k: torch.randn_like(v) for k, v in w.items()}
@@ -320,7 +319,8 @@ def torch_benches(compiled):
         loss = lambda w: F.cross_entropy(functional_call(gpt, w, (ids,)).flatten(0, -2), y)
         # The attention kernel has no forward mode in PyTorch; its plain formula has.
         with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
-            emit("transforms", "hvp_gpt", best(lambda: jvp(grad(loss), (w,), (d,)), 2) * 1e3, "ms")
+            product = wrap(lambda w, d: jvp(grad(loss), (w,), (d,))[1])
+            emit("transforms", "hvp_gpt" + end, best(lambda: product(w, d), 2) * 1e3, "ms")
 
     def gradients(widths, batch):
         """The loss of a perceptron and its gradients, as a function of nothing."""
@@ -402,7 +402,7 @@ def jax_benches():
     import jax
     import jax.numpy as jnp
 
-    keys = iter(jax.random.split(jax.random.key(0), 100))
+    keys = iter(jax.random.split(jax.random.key(0), 300))
     rnd = lambda *s: jax.random.normal(next(keys), s)
     wait = jax.block_until_ready
 
@@ -496,6 +496,48 @@ def jax_benches():
 
         emit("mlp", "adam_compiled", 1 / best(run, 2), "steps/s")
 
+    def transforms():
+        def layer(i, o):
+            return rnd(i, o) * i**-0.5, jnp.zeros(o)
+
+        def one(p, x, y):
+            for w, b in p[:-1]:
+                x = jnp.tanh(x @ w + b)
+            return -jax.nn.log_softmax(x @ p[-1][0] + p[-1][1])[y]
+
+        p, x, y = [layer(784, 256), layer(256, 256), layer(256, 10)], rnd(256, 784), jax.random.randint(next(keys), (256,), 0, 10)
+        each = jax.jit(jax.vmap(jax.grad(one), (None, 0, 0)))
+        emit("transforms", "per_sample_gradients_compiled", best(lambda: wait(each(p, x, y)), 2) * 1e3, "ms")
+
+        width, heads, vocabulary, length = 256, 4, 1000, 128
+        ids, target = jax.random.randint(next(keys), (8, length), 0, vocabulary), jax.random.randint(next(keys), (8, length), 0, vocabulary)
+        causal = jnp.tril(jnp.ones((length, length), bool))
+
+        def normed(x, w, b):
+            m, v = x.mean(-1, keepdims=True), x.var(-1, keepdims=True)
+            return (x - m) * jax.lax.rsqrt(v + 1e-5) * w + b
+
+        def block(x, p):
+            q, k, v = (normed(x, *p["norm1"]) @ p["qkv"][0] + p["qkv"][1]).reshape(8, length, 3, heads, -1).transpose(2, 0, 3, 1, 4)
+            scores = jnp.where(causal, q @ k.swapaxes(-1, -2) * q.shape[-1] ** -0.5, -jnp.inf)
+            a = (jax.nn.softmax(scores, -1) @ v).transpose(0, 2, 1, 3).reshape(x.shape)
+            x = x + a @ p["out"][0] + p["out"][1]
+            return x + jax.nn.gelu(normed(x, *p["norm2"]) @ p["up"][0] + p["up"][1]) @ p["down"][0] + p["down"][1]
+
+        def loss(p):
+            x = p["token"][ids] + p["position"]
+            for b in p["blocks"]:
+                x = block(x, b)
+            logp = jax.nn.log_softmax(normed(x, *p["norm"]) @ p["head"])
+            return -jnp.take_along_axis(logp, target[..., None], -1).mean()
+
+        norm = lambda: (jnp.ones(width), jnp.zeros(width))
+        blocks = [dict(norm1=norm(), norm2=norm(), qkv=layer(width, 3 * width), out=layer(width, width), up=layer(width, 4 * width), down=layer(4 * width, width)) for _ in range(4)]
+        p = dict(token=rnd(vocabulary, width), position=rnd(length, width) * 0.02, blocks=blocks, norm=norm(), head=layer(width, vocabulary)[0])
+        d = jax.tree.map(lambda t: rnd(*t.shape), p)
+        product = jax.jit(lambda p, d: jax.jvp(jax.grad(loss), (p,), (d,))[1])
+        emit("transforms", "hvp_gpt_compiled", best(lambda: wait(product(p, d)), 2) * 1e3, "ms")
+
     def compile_mlp():
         lin = lambda i, o: (rnd(i, o) * 0.02, jnp.zeros(o))
         params, x, y = [lin(784, 512), lin(512, 512), lin(512, 10)], rnd(128, 784), jax.random.randint(next(keys), (128,), 0, 10)
@@ -511,7 +553,7 @@ def jax_benches():
         two, x = jax.jit(lambda x: x * 2.0 + 1.0), jnp.ones(4)
         emit("compile_cold", "call_of_two_ops", best(lambda: wait([two(x) for _ in range(1000)])) * 1e6, "ns")
 
-    return dict(ops=ops, pointwise=pointwise, softmax_layernorm=softmax_layernorm, matmul=matmul, conv=conv, mlp=mlp, compile_mlp=compile_mlp, compile_cold=compile_cold)
+    return dict(ops=ops, pointwise=pointwise, softmax_layernorm=softmax_layernorm, matmul=matmul, conv=conv, mlp=mlp, transforms=transforms, compile_mlp=compile_mlp, compile_cold=compile_cold)
 
 
 if __name__ == "__main__":

@@ -345,11 +345,15 @@ fn layouts_that_change_in_place() {
         "set_.source_Tensor_storage_offset(%a, %b, 1, [2, 2], [2, 1])",
         "set_.default(%a)",
         "detach_.default(%a)",
+        // Empty, and written by an op that makes it as large as its result.
+        "sin.out(%v, out=%o)",
+        "mm.out(%b, %t, out=%o)",
+        "sin.out(%v, out=%w)",
     ] {
         let text = format!(
             "  %x = placeholder\n  %a = aten.clone.default(%x)\n  %b = aten.mul.Tensor(%x, 2.0)\n  %v = aten.select.int(%b, 0, 1)\n  \
-             %r = aten.{call}\n  %c = aten.add.Tensor(%a, 1.0)\n  %d = aten.exp.default(%r)\n  %e = aten.sin.default(%b)\n  \
-             return (%a, %r, %c, %d, %e)"
+             %o = aten.new_zeros.default(%x, [0])\n  %w = aten.slice.Tensor(%o, 0, 0, 0)\n  %t = aten.t.default(%b)\n  %r = aten.{call}\n  %c = aten.add.Tensor(%a, 1.0)\n  %d = aten.exp.default(%r)\n  %e = aten.sin.default(%b)\n  \
+             return (%a, %r, %o, %w, %c, %d, %e)"
         );
         let module = graph(&text);
         let want = plain(&module, std::slice::from_ref(&x));

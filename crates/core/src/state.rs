@@ -70,13 +70,23 @@ pub(crate) const LEVEL_ONE: u32 = 1 << 24;
 struct State {
     word: Cell<u32>,
     sequence: Cell<u64>,
+    /// How often a view made where nothing is recorded was asked for its history: it requires grad as its base does,
+    /// and has none.
+    loose_edges: Cell<u64>,
     /// The level of the graph that the innermost running engine works on, as in [`LEVEL`].
     engine_level: Cell<u32>,
 }
 
 thread_local! {
     // Const-initialized and without a destructor: reading it is one segment-relative load.
-    static STATE: State = const { State { word: Cell::new(GRAD), sequence: Cell::new(0), engine_level: Cell::new(0) } };
+    static STATE: State = const {
+        State {
+            word: Cell::new(GRAD),
+            sequence: Cell::new(0),
+            loose_edges: Cell::new(0),
+            engine_level: Cell::new(0),
+        }
+    };
     /// Never held while user code runs, nor while a user's value is dropped.
     static STACKS: RefCell<Stacks> = const { RefCell::new(Stacks::new()) };
 }
@@ -159,6 +169,16 @@ pub(crate) fn next_sequence() -> u64 {
 /// The sequence number the next node of this thread gets.
 pub(crate) fn next_sequence_peek() -> u64 {
     STATE.with(|s| s.sequence.get())
+}
+
+/// A number that has grown if this thread recorded an operand that requires grad only as a view of its base does.
+pub(crate) fn loose_edges() -> u64 {
+    STATE.with(|s| s.loose_edges.get())
+}
+
+/// Counts one of them.
+pub(crate) fn count_loose_edge() {
+    STATE.with(|s| s.loose_edges.set(s.loose_edges.get() + 1));
 }
 
 /// Access to the stacks; never held while user code runs. What `f` takes out it returns, so that it is dropped outside.

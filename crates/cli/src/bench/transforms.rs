@@ -1,9 +1,10 @@
-//! The bench of function transforms: gradients sample by sample, a Hessian, a product with the Hessian of a network.
+//! The bench of function transforms: gradients sample by sample, a Hessian, a product with the Hessian of a network; plain and compiled.
 
 use super::models::Gpt;
 use super::training::classes;
 use super::{Bench, workloads::normal};
 use crate::refusal::Done;
+use firebrand::compile::compile;
 use firebrand::func::{functional_call, grad, hessian, jvp, vmap};
 use firebrand::nn::layers::{Linear, Tanh};
 use firebrand::nn::losses::{CrossEntropyLoss, Loss};
@@ -21,18 +22,22 @@ fn parameters(module: &dyn Module) -> Parameters {
 }
 
 pub(super) fn transforms(bench: &Bench) -> Done {
-    let criterion = CrossEntropyLoss::new();
     let model =
         sequential![Linear::new(784, 256), Tanh::new(), Linear::new(256, 256), Tanh::new(), Linear::new(256, 10)];
-    let weights = parameters(&model);
-    let batch = (normal(&[256, 784])?, classes(10, &[256])?);
-    let per_sample = vmap(|(x, y): &(Tensor, Tensor)| {
-        grad(|p: &Parameters| {
-            let scores = functional_call(&model, p, &ops::unsqueeze(x, 0)?)?;
-            criterion.loss(&scores, &ops::unsqueeze(y, 0)?)
-        })(&weights)
-    });
-    bench.emit_ms("per_sample_gradients", bench.measure(SECONDS, || per_sample.call(&batch).map(drop))?)?;
+    let input = (parameters(&model), normal(&[256, 784])?, classes(10, &[256])?);
+    let per_sample = move |(weights, x, y): &(Parameters, Tensor, Tensor)| {
+        vmap(|(x, y): &(Tensor, Tensor)| {
+            grad(|p: &Parameters| {
+                let scores = functional_call(&model, p, &ops::unsqueeze(x, 0)?)?;
+                CrossEntropyLoss::new().loss(&scores, &ops::unsqueeze(y, 0)?)
+            })(weights)
+        })
+        .call(&(x.clone(), y.clone()))
+    };
+    bench.emit_ms("per_sample_gradients", bench.measure(SECONDS, || per_sample(&input).map(drop))?)?;
+    let compiled = compile(per_sample);
+    let run = || Ok(compiled.try_call(&input).map(drop)?);
+    bench.emit_ms("per_sample_gradients_compiled", bench.measure(SECONDS, run)?)?;
 
     let (mixing, x) = (normal(&[50, 50])?, normal(&[50])?);
     let bowl = |x: &Tensor| ops::sum(&ops::sin(&ops::mv(&mixing, &ops::mul(x, x)?)?)?, None);
@@ -43,6 +48,14 @@ pub(super) fn transforms(bench: &Bench) -> Done {
     let direction: Parameters =
         weights.iter().map(|(n, p)| Ok((n.clone(), ops::randn_like(p, None, None, None)?))).collect::<Result<_>>()?;
     let (ids, target) = (classes(1000, &[8, 128])?, classes(1000, &[8 * 128])?);
-    let loss = |p: &Parameters| criterion.loss(&ops::flatten(&functional_call(&gpt, p, &ids)?, 0, -2)?, &target);
-    bench.emit_ms("hvp_gpt", bench.measure(SECONDS, || jvp(grad(loss), &weights, &direction).map(drop))?)
+    let product = move |(weights, direction): &(Parameters, Parameters)| {
+        let loss = |p: &Parameters| {
+            CrossEntropyLoss::new().loss(&ops::flatten(&functional_call(&gpt, p, &ids)?, 0, -2)?, &target)
+        };
+        jvp(grad(loss), weights, direction).map(|(_, product)| product)
+    };
+    let input = (weights, direction);
+    bench.emit_ms("hvp_gpt", bench.measure(SECONDS, || product(&input).map(drop))?)?;
+    let compiled = compile(product);
+    bench.emit_ms("hvp_gpt_compiled", bench.measure(SECONDS, || Ok(compiled.try_call(&input).map(drop)?))?)
 }

@@ -7,6 +7,8 @@
 
 use super::key::Class;
 use firebrand_core::Scalar;
+use firebrand_core::sym::SymOp;
+use firebrand_graph::dynamic::{SizeExpr, size_function};
 use firebrand_graph::ir::{Argument, Function, GraphModule, InsertPoint, Kind, Name, NodeId, Symbolic, Target, Val};
 use std::collections::HashMap;
 
@@ -105,43 +107,33 @@ impl Numbers<'_> {
     }
 }
 
-/// An argument in terms of numbers that vary, by their places.
-#[derive(Clone, Copy, Debug, PartialEq)]
+/// An argument in terms of numbers that vary; symbols are their places.
+#[derive(Clone, Debug, PartialEq)]
 enum Expr {
-    /// `mul * of + add`, in integers.
-    Affine { of: usize, mul: i64, add: i64 },
-    /// A product of integers.
-    Product { a: usize, b: usize },
-    /// `mul * of`
-    Scaled { of: usize, mul: f64 },
-    /// `of + add`
-    Shifted { of: usize, add: f64 },
-    /// `from - of`
-    Reversed { of: usize, from: f64 },
-    /// `over / of`
-    Inverse { of: usize, over: f64 },
+    /// An integer.
+    Size(SizeExpr),
+    /// `number op of`, in floats.
+    Float { op: SymOp, number: f64, of: usize },
 }
 
 impl Expr {
-    fn places(self) -> Vec<usize> {
+    fn for_each_place(&self, see: &mut impl FnMut(usize)) {
         match self {
-            Expr::Product { a, b } => vec![a, b],
-            Expr::Affine { of, .. }
-            | Expr::Scaled { of, .. }
-            | Expr::Shifted { of, .. }
-            | Expr::Reversed { of, .. }
-            | Expr::Inverse { of, .. } => vec![of],
+            Expr::Size(e) => e.for_each_symbol(&mut |s| see(s as usize)),
+            Expr::Float { of, .. } => see(*of),
         }
     }
 
-    fn eval(self, n: Numbers<'_>) -> Option<Scalar> {
+    fn eval(&self, n: Numbers<'_>) -> Option<Scalar> {
         Some(match self {
-            Expr::Affine { of, mul, add } => Scalar::Int(n.int(of)?.checked_mul(mul)?.checked_add(add)?),
-            Expr::Product { a, b } => Scalar::Int(n.int(a)?.checked_mul(n.int(b)?)?),
-            Expr::Scaled { of, mul } => Scalar::Float(n.float(of) * mul),
-            Expr::Shifted { of, add } => Scalar::Float(n.float(of) + add),
-            Expr::Reversed { of, from } => Scalar::Float(from - n.float(of)),
-            Expr::Inverse { of, over } => Scalar::Float(over / n.float(of)),
+            Expr::Size(e) => Scalar::Int(e.value_where(&|s| n.int(s as usize))?),
+            Expr::Float { op, number, of } => Scalar::Float(match op {
+                SymOp::Add => number + n.float(*of),
+                SymOp::Sub => number - n.float(*of),
+                SymOp::Mul => number * n.float(*of),
+                SymOp::Div => number / n.float(*of),
+                SymOp::Rem => number % n.float(*of),
+            }),
         })
     }
 
@@ -149,28 +141,32 @@ impl Expr {
     fn find(a: Scalar, b: Scalar, old: Numbers<'_>, new: Numbers<'_>, varying: &[usize]) -> Option<Expr> {
         let right = |e: &Expr| e.eval(old).is_some_and(|v| same(v, a)) && e.eval(new).is_some_and(|v| same(v, b));
         let first = |make: &dyn Fn(usize) -> Option<Expr>| varying.iter().filter_map(|&i| make(i)).find(right);
+        let symbol = |of: usize| SizeExpr::Symbol(of as u32);
+        let affine = |of: usize, mul: i64, add: i64| Some(Expr::Size(symbol(of).times(mul).plus(add)));
+        let float = |op: SymOp, number: f64| first(&|of| Some(Expr::Float { op, number, of }));
         match (a, b) {
-            (Scalar::Int(a), Scalar::Int(b)) => first(&|of| Some(Expr::Affine { of, mul: 1, add: 0 }))
-                .or_else(|| first(&|of| Some(Expr::Affine { of, mul: a.checked_div(old.int(of)?)?, add: 0 })))
+            (Scalar::Int(a), Scalar::Int(b)) => first(&|of| affine(of, 1, 0))
+                .or_else(|| first(&|of| affine(of, a.checked_div(old.int(of)?)?, 0)))
                 .or_else(|| {
-                    let pairs = varying.iter().flat_map(|&a| varying.iter().map(move |&b| Expr::Product { a, b }));
+                    let product = |a: usize, b: usize| SizeExpr::binary(SymOp::Mul, symbol(a), symbol(b));
+                    let pairs = varying.iter().flat_map(|&a| varying.iter().map(move |&b| Expr::Size(product(a, b))));
                     pairs.into_iter().find(right)
                 })
                 .or_else(|| {
                     first(&|of| {
                         let (from, to) = (old.int(of)?, new.int(of)?);
                         let mul = b.checked_sub(a)?.checked_div(to.checked_sub(from)?)?;
-                        Some(Expr::Affine { of, mul, add: a.checked_sub(mul.checked_mul(from)?)? })
+                        affine(of, mul, a.checked_sub(mul.checked_mul(from)?)?)
                     })
                 }),
-            (Scalar::Float(a), Scalar::Float(_)) => [1.0, -1.0]
-                .iter()
-                .find_map(|&mul| first(&|of| Some(Expr::Scaled { of, mul })))
-                .or_else(|| [-1.0, 1.0].iter().find_map(|&add| first(&|of| Some(Expr::Shifted { of, add }))))
-                .or_else(|| first(&|of| Some(Expr::Reversed { of, from: 1.0 })))
-                .or_else(|| [1.0, -1.0].iter().find_map(|&over| first(&|of| Some(Expr::Inverse { of, over }))))
-                .or_else(|| first(&|of| Some(Expr::Scaled { of, mul: a / old.float(of) })))
-                .or_else(|| first(&|of| Some(Expr::Inverse { of, over: a * old.float(of) }))),
+            (Scalar::Float(a), Scalar::Float(_)) => {
+                use SymOp::{Add, Div, Mul, Sub};
+                [(Mul, 1.0), (Mul, -1.0), (Add, -1.0), (Add, 1.0), (Sub, 1.0), (Div, 1.0), (Div, -1.0)]
+                    .into_iter()
+                    .find_map(|(op, number)| float(op, number))
+                    .or_else(|| first(&|of| Some(Expr::Float { op: Mul, number: a / old.float(of), of })))
+                    .or_else(|| first(&|of| Some(Expr::Float { op: Div, number: a * old.float(of), of })))
+            }
             _ => None,
         }
     }
@@ -273,7 +269,9 @@ impl Lift<'_> {
         let graph = &mut module.graph;
         let mut last = graph.placeholders().last();
         for (_, e) in self.varying {
-            for place in e.places() {
+            let mut places = Vec::new();
+            e.for_each_place(&mut |place| places.push(place));
+            for place in places {
                 if self.inputs.iter().any(|(p, _)| *p == place) {
                     continue;
                 }
@@ -297,7 +295,7 @@ impl Lift<'_> {
                 match self.varying.split_first() {
                     Some(((at, e), rest)) if *at == here => {
                         self.varying = rest;
-                        self.expression(*e, user, module)
+                        self.expression(e, user, module)
                     }
                     _ => a.clone(),
                 }
@@ -312,37 +310,44 @@ impl Lift<'_> {
         items.iter().map(|a| self.argument(a, user, module)).collect()
     }
 
-    fn expression(&mut self, e: Expr, user: NodeId, module: &mut GraphModule) -> Argument {
-        if let Some((_, made)) = self.made.iter().find(|(known, _)| *known == e) {
+    fn expression(&mut self, e: &Expr, user: NodeId, module: &mut GraphModule) -> Argument {
+        if let Some((_, made)) = self.made.iter().find(|(known, _)| known == e) {
             return made.clone();
         }
-        let input = |place: usize| -> Argument {
-            let found = self.inputs.iter().find(|(p, _)| *p == place);
-            found.map(|(_, n)| (*n).into()).expect("every number of an expression is an input")
-        };
-        let hint = e.eval(self.hints);
-        let mut call = |function: Function, a: Argument, b: Argument| -> Argument {
-            let n = module.graph.inserting(InsertPoint::Before(user), |g| g.call_function(function, [a, b]));
-            module.graph.meta_mut(n).val = Some(match hint {
-                Some(Scalar::Float(v)) => Val::SymFloat(Symbolic::Known(v)),
-                Some(other) => Val::SymInt(Symbolic::Known(other.to_i64())),
-                None => Val::None,
-            });
-            n.into()
-        };
         let made = match e {
-            Expr::Affine { of, mul, add } => {
-                let scaled = if mul == 1 { input(of) } else { call(Function::Mul, input(of), mul.into()) };
-                if add == 0 { scaled } else { call(Function::Add, scaled, add.into()) }
+            Expr::Size(SizeExpr::Int(i)) => return (*i).into(),
+            Expr::Size(SizeExpr::Symbol(s)) => return self.input(*s as usize),
+            Expr::Size(SizeExpr::Binary(op, parts)) => {
+                let mut part = |e: &SizeExpr| self.expression(&Expr::Size(e.clone()), user, module);
+                let args = [part(&parts.0), part(&parts.1)];
+                self.call(size_function(*op), args, e, user, module)
             }
-            Expr::Product { a, b } => call(Function::Mul, input(a), input(b)),
-            Expr::Scaled { of, mul } if mul == 1.0 && matches!(self.hints.scalar(of), Scalar::Float(_)) => input(of),
-            Expr::Scaled { of, mul } => call(Function::Mul, input(of), mul.into()),
-            Expr::Shifted { of, add } => call(Function::Add, input(of), add.into()),
-            Expr::Reversed { of, from } => call(Function::Sub, from.into(), input(of)),
-            Expr::Inverse { of, over } => call(Function::TrueDiv, over.into(), input(of)),
+            Expr::Float { op: SymOp::Mul, number: 1.0, of } if matches!(self.hints.scalar(*of), Scalar::Float(_)) => {
+                return self.input(*of);
+            }
+            Expr::Float { op, number, of } => {
+                let function = if *op == SymOp::Div { Function::TrueDiv } else { size_function(*op) };
+                self.call(function, [(*number).into(), self.input(*of)], e, user, module)
+            }
         };
-        self.made.push((e, made.clone()));
+        self.made.push((e.clone(), made.clone()));
         made
+    }
+
+    /// The input for the number of this place.
+    fn input(&self, place: usize) -> Argument {
+        let found = self.inputs.iter().find(|(p, _)| *p == place);
+        found.map(|(_, n)| (*n).into()).expect("every number of an expression is an input")
+    }
+
+    /// A node that computes `e`, before its first reader.
+    fn call(&self, f: Function, args: [Argument; 2], e: &Expr, user: NodeId, module: &mut GraphModule) -> Argument {
+        let n = module.graph.inserting(InsertPoint::Before(user), |g| g.call_function(f, args));
+        module.graph.meta_mut(n).val = Some(match e.eval(self.hints) {
+            Some(Scalar::Float(v)) => Val::SymFloat(Symbolic::Known(v)),
+            Some(other) => Val::SymInt(Symbolic::Known(other.to_i64())),
+            None => Val::None,
+        });
+        n.into()
     }
 }

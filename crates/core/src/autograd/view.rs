@@ -13,16 +13,8 @@ use crate::ops::shape::view::as_parts;
 use crate::tensor::{DETACHED, INFERENCE, REBASED, REQUIRES_GRAD, RETAINS_GRAD, STAND_IN, VIEW};
 use crate::{DType, Error, ErrorKind, Result, Tensor, ops, state};
 use smallvec::smallvec;
-use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::*};
+use std::sync::atomic::{AtomicU8, AtomicU32, Ordering::*};
 use std::sync::{Arc, OnceLock};
-
-/// How often a view made where nothing is recorded was asked for its history: it requires grad as its base does, and has none.
-static LOOSE: AtomicU64 = AtomicU64::new(0);
-
-/// A number that has grown if such a view has been an operand of something that was recorded.
-pub(crate) fn loose_edges() -> u64 {
-    LOOSE.load(Relaxed)
-}
 
 /// How a view was created, which decides whether it may be modified in place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -319,7 +311,9 @@ impl Tensor {
             return Ok(Some(e));
         }
         if self.flags() & REQUIRES_GRAD == 0 {
-            LOOSE.fetch_add(u64::from(self.requires_grad()), Relaxed);
+            if self.requires_grad() {
+                state::count_loose_edge();
+            }
             return Ok(None);
         }
         Ok(Some(Edge { node: self.grad_accumulator()?, slot: 0 }))

@@ -6,7 +6,6 @@
 
 use super::level::{self, TransformGuard};
 use crate::autograd::node::Node;
-use crate::autograd::view::loose_edges;
 use crate::autograd::{EnableGrad, GradOptions, Target, api, forward, record};
 use crate::tree::{Outcome, TensorTree};
 use crate::{ErrorKind, Result, Tensor, capture, ops, state};
@@ -83,7 +82,7 @@ fn trace<A: TensorTree, R: Outcome>(f: impl FnOnce(&A) -> R, args: &A) -> Result
     }
     let wanted_outside = outer && args.leaves().iter().any(record::wants_grad);
     let _recording = EnableGrad::new();
-    let (start, loose) = (state::next_sequence_peek(), loose_edges());
+    let (start, loose) = (state::next_sequence_peek(), state::loose_edges());
     let (inside, output) = {
         let _transform = TransformGuard::new(Some(NO_HOOKS));
         let inside = args.replace(&mut |t| differentiable(t, outer))?;
@@ -92,7 +91,7 @@ fn trace<A: TensorTree, R: Outcome>(f: impl FnOnce(&A) -> R, args: &A) -> Result
     };
     let inputs = inside.leaves();
     // What is computed from a view without history requires grad, though no gradient arrives anywhere.
-    let loose = loose != loose_edges();
+    let loose = loose != state::loose_edges();
     let connected = outer && (wanted_outside || loose || leads_outside(&output.leaves(), &inputs, start)?);
     Ok(Recorded { inputs, output, connected })
 }

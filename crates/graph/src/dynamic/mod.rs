@@ -19,5 +19,4 @@ pub(crate) use merge::{Difference, Sample, merge};
 pub use probe::{Sizes, sizes_at};
 pub(crate) use program::at_all_sizes;
 pub(crate) use remainders::remainders;
-pub use size::SizeExpr;
-pub(crate) use size::size_function;
+pub use size::{SizeExpr, size_function};

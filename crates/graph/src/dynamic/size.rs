@@ -1,4 +1,7 @@
 //! SizeExpr: a size as a function of symbols, which are numbered.
+//!
+//! The one form in which sizes are computed with: guards compare it, graphs are written from it. What a capture records
+//! ([`SymNode`](firebrand_core::sym::SymNode)) becomes it when the capture ends, and [`Expr`] is its text in archives.
 
 use crate::ir::{Expr, Function, Head};
 use firebrand_core::sym::SymOp;
@@ -34,10 +37,27 @@ impl SizeExpr {
 
     /// Its value; none if it divides by zero or overflows.
     pub fn value(&self, symbols: &[i64]) -> Option<i64> {
+        self.value_where(&|s| symbols.get(s as usize).copied())
+    }
+
+    /// Its value where `symbol` tells those of the symbols; none if one is not known, or if it divides by zero or overflows.
+    pub fn value_where(&self, symbol: &impl Fn(u32) -> Option<i64>) -> Option<i64> {
         match self {
             SizeExpr::Int(i) => Some(*i),
-            SizeExpr::Symbol(s) => symbols.get(*s as usize).copied(),
-            SizeExpr::Binary(op, parts) => op.apply(parts.0.value(symbols)?, parts.1.value(symbols)?),
+            SizeExpr::Symbol(s) => symbol(*s),
+            SizeExpr::Binary(op, parts) => op.apply(parts.0.value_where(symbol)?, parts.1.value_where(symbol)?),
+        }
+    }
+
+    /// Visits every symbol in it, including repetitions.
+    pub fn for_each_symbol(&self, see: &mut impl FnMut(u32)) {
+        match self {
+            SizeExpr::Int(_) => {}
+            SizeExpr::Symbol(s) => see(*s),
+            SizeExpr::Binary(_, parts) => {
+                parts.0.for_each_symbol(see);
+                parts.1.for_each_symbol(see);
+            }
         }
     }
 
@@ -65,7 +85,7 @@ impl SizeExpr {
 }
 
 /// The function of the graph that combines two sizes so.
-pub(crate) fn size_function(op: SymOp) -> Function {
+pub fn size_function(op: SymOp) -> Function {
     match op {
         SymOp::Add => Function::Add,
         SymOp::Sub => Function::Sub,

@@ -1,8 +1,8 @@
-//! f32 products whose right side lies transposed: `x @ wᵀ`, the product of every linear layer.
+//! f32 products whose right side lies transposed (`x @ wᵀ`, the product of every linear layer) or has few columns (low-rank adapters).
 //!
-//! Both sides are packed for tiles of 8 rows by 32 columns, of which an instruction set computes as much at once as its
-//! registers hold; a transposed side is turned 16 × 16 at a time. That packing is why this exists: the `gemm` crate turns such a side element by element, which costs half of the
-//! time at 128 rows and nine tenths of it at 8.
+//! The right side is packed for tiles of 8 rows by 32 columns, of which an instruction set computes as much at once as its
+//! registers hold, and turned 16 × 16 at a time. That packing is why this exists: the `gemm` crate turns such a side element by element, which costs half of the
+//! time at 128 rows and nine tenths of it at 8. The left side is read where it lies if its rows are contiguous, and packed otherwise.
 //!
 //! Where things live while they are used: a panel of `b` (depth × 32) in L1, a block of `a` and all panels in L2.
 //! The term (a bias, say) is read where it lies, by the first pass over the depth.
@@ -41,9 +41,11 @@ thread_local! {
 
 /// Whether [`product`] takes this one, and is the better choice.
 pub(super) fn takes(p: &Product<f32>) -> bool {
-    let turned = p.b.row == 1 && p.b.col != 1 && p.out.col == 1 && (p.a.col == 1 || p.a.row == 1);
-    let term = p.beta == 0.0 || p.term.col == 1;
-    turned && term && p.n >= NR && p.k >= 16
+    let turned = p.b.row == 1 && p.b.col != 1;
+    // The crate computes with whole vectors of rows, and few columns do not pay for packing them.
+    let narrow = p.n < NR && p.n >= 4 && (turned || p.b.col == 1);
+    let lies = p.out.col == 1 && (p.a.col == 1 || p.a.row == 1) && (p.beta == 0.0 || p.term.col == 1);
+    lies && p.k >= 16 && (narrow || turned && p.n >= NR)
 }
 
 /// `out = beta * term + alpha * a @ b` on this thread; [`takes`] has said yes to it, or to the product it is a part of.
@@ -51,7 +53,7 @@ pub(super) fn product(p: &Product<f32>) {
     // Blocks of nearly the same depth: a short rest would cost a pass over `out` of its own.
     let depth = p.k.div_ceil(p.k.div_ceil(KC)).next_multiple_of(16);
     let (strip, panel) = (depth * MR + PAD, depth * NR + PAD);
-    let strips = MC.min(p.m).next_multiple_of(16) / MR;
+    let strips = if p.a.col == 1 { 0 } else { MC.min(p.m).next_multiple_of(16) / MR };
     let panels = NC.min(p.n).div_ceil(NR);
     ROOM.with_borrow_mut(|room| {
         let lines = (strips * strip + panels * panel) / 16;
@@ -97,10 +99,17 @@ impl TileKernel for Pass<'_> {
             pack_b::<V>(p, b.0, b.1);
             for i in (0..p.m).step_by(MC) {
                 let block = p.rows(i..p.m.min(i + MC));
-                pack_a::<V>(&block, a.0, a.1);
+                let in_place = p.a.col == 1;
+                if !in_place {
+                    pack_a::<V>(&block, a.0, a.1);
+                }
                 for j in 0..p.n.div_ceil(NR) {
                     for s in 0..block.m.div_ceil(MR) {
-                        tile::<V, R, N>(&block, s * MR, j * NR, a.0.add(s * a.1), b.0.add(j * b.1));
+                        let (at, strip, panel) = ((s * MR, j * NR), a.0.wrapping_add(s * a.1), b.0.add(j * b.1));
+                        match in_place {
+                            true => tile::<V, R, N, true>(&block, at, strip, panel),
+                            false => tile::<V, R, N, false>(&block, at, strip, panel),
+                        }
                     }
                 }
             }
@@ -108,33 +117,20 @@ impl TileKernel for Pass<'_> {
     }
 }
 
-/// Strips of eight rows: element `[k][row]` of a strip is `a[row][k]`, zero for rows that do not exist.
+/// Strips of eight rows of a side whose columns are contiguous: element `[k][row]` of a strip is `a[row][k]`, zero for rows
+/// that do not exist.
 ///
 /// # Safety
 /// Like [`Pass`].
 #[inline(always)]
 unsafe fn pack_a<V: Vector>(p: &Product<f32>, to: *mut f32, strip: usize) {
-    // SAFETY: two strips of eight rows are written at a time, and there is an even number of them; rows and lanes beyond
-    // the matrix are not read.
-    unsafe {
-        if p.a.col == 1 {
-            for i in (0..p.m).step_by(LANES) {
-                let to = to.wrapping_add(i / MR * strip);
-                for k in (0..p.k).step_by(LANES) {
-                    V::transpose(p.a.at(i, k), p.a.row, p.m - i, first(p.k - k), |q, v| {
-                        let to = to.wrapping_add((k + q) * MR);
-                        v.store_halves(to, to.wrapping_add(strip));
-                    });
-                }
-            }
-        } else {
-            // Whole rows of what lies in memory: reading it strip by strip would touch every page again for each strip.
-            for k in 0..p.k {
-                for i in (0..p.m).step_by(LANES) {
-                    let to = to.wrapping_add(i / MR * strip + k * MR);
-                    V::load_some(first(p.m - i), p.a.at(i, k)).store_halves(to, to.wrapping_add(strip));
-                }
-            }
+    // Whole rows of what lies in memory: reading it strip by strip would touch every page again for each strip.
+    for k in 0..p.k {
+        for i in (0..p.m).step_by(LANES) {
+            let to = to.wrapping_add(i / MR * strip + k * MR);
+            // SAFETY: two strips of eight rows are written at a time, and there is an even number of them; rows beyond the
+            // matrix are not read.
+            unsafe { V::load_some(first(p.m - i), p.a.at(i, k)).store_halves(to, to.wrapping_add(strip)) }
         }
     }
 }
@@ -145,6 +141,14 @@ unsafe fn pack_a<V: Vector>(p: &Product<f32>, to: *mut f32, strip: usize) {
 /// Like [`Pass`].
 #[inline(always)]
 unsafe fn pack_b<V: Vector>(p: &Product<f32>, to: *mut f32, panel: usize) {
+    if p.b.col == 1 {
+        for j in (0..p.n.next_multiple_of(NR)).step_by(LANES) {
+            let (to, mask) = (to.wrapping_add(j / NR * panel + j % NR), first(p.n.saturating_sub(j)));
+            // SAFETY: columns beyond the matrix are not read; a panel has room for the depth.
+            (0..p.k).for_each(|k| unsafe { V::load_some(mask, p.b.at(k, j)).store(to.add(k * NR)) });
+        }
+        return;
+    }
     for j in (0..p.n.next_multiple_of(NR)).step_by(LANES) {
         let to = to.wrapping_add(j / NR * panel + j % NR);
         for k in (0..p.k).step_by(LANES) {
@@ -158,15 +162,15 @@ unsafe fn pack_b<V: Vector>(p: &Product<f32>, to: *mut f32, panel: usize) {
     }
 }
 
-/// Eight rows by 32 columns of `out` from row `i` and column `j` on, R rows of N vectors at a time.
+/// Eight rows by 32 columns of `out` from a row and a column on, R rows of N vectors at a time.
 ///
 /// # Safety
-/// Like [`Pass`]; `a` and `b` are the strip and the panel of these rows and columns.
+/// Like [`Pass`]; `a` and `b` are the strip and the panel of these rows and columns. IN_PLACE: the strip is not read, rows of
+/// the left side are contiguous.
 #[inline(always)]
-unsafe fn tile<V: Vector, const R: usize, const N: usize>(
+unsafe fn tile<V: Vector, const R: usize, const N: usize, const IN_PLACE: bool>(
     p: &Product<f32>,
-    i: usize,
-    j: usize,
+    (i, j): (usize, usize),
     a: *const f32,
     b: *const f32,
 ) {
@@ -175,25 +179,36 @@ unsafe fn tile<V: Vector, const R: usize, const N: usize>(
         V::prefetch(p.out.at(i + r, j + LANES));
     }
     for up in (0..MR.min(p.m - i)).step_by(R) {
+        // Rows that do not exist are computed as the last one, and not written.
+        let mut rows = [a; R];
+        for r in 0..R {
+            rows[r] = if IN_PLACE { p.a.at((i + up + r).min(p.m - 1), 0) } else { a.wrapping_add(up + r) };
+        }
         for across in (0..NR.min(p.n - j)).step_by(N * LANES) {
+            let at = (i + up, j + across);
             // SAFETY: the caller's promise.
-            unsafe { registers::<V, R, N>(p, i + up, j + across, a.add(up), b.add(across)) };
+            unsafe {
+                match p.n - at.1 <= LANES {
+                    true => registers::<V, R, 1, IN_PLACE>(p, at, rows, b.add(across)),
+                    false => registers::<V, R, N, IN_PLACE>(p, at, rows, b.add(across)),
+                }
+            }
         }
     }
 }
 
-/// R rows of N vectors of `out` from row `i` and column `j` on, summed in registers.
+/// R rows of N vectors of `out` from a row and a column on, summed in registers.
 ///
 /// # Safety
-/// Like [`tile`]; `a` and `b` are the first of these rows and columns in their strip and panel.
+/// Like [`tile`]; `rows` begin with the first element of each of these rows, and `b` with that of the columns in their panel.
 #[inline(always)]
-unsafe fn registers<V: Vector, const R: usize, const N: usize>(
+unsafe fn registers<V: Vector, const R: usize, const N: usize, const IN_PLACE: bool>(
     p: &Product<f32>,
-    i: usize,
-    j: usize,
-    a: *const f32,
+    (i, j): (usize, usize),
+    rows: [*const f32; R],
     b: *const f32,
 ) {
+    let step = if IN_PLACE { 1 } else { MR };
     let mut sums = [[V::zero(); N]; R];
     for k in 0..p.k {
         let mut columns = [V::zero(); N];
@@ -202,17 +217,17 @@ unsafe fn registers<V: Vector, const R: usize, const N: usize>(
             columns[h] = unsafe { V::load(b.add(k * NR + h * LANES)) };
         }
         for r in 0..R {
-            // SAFETY: inside the strip.
-            let v = V::splat(unsafe { *a.add(k * MR + r) });
+            // SAFETY: inside the row, or the strip.
+            let v = V::splat(unsafe { *rows[r].add(k * step) });
             for h in 0..N {
                 sums[r][h] = v.mul_add(columns[h], sums[r][h]);
             }
         }
     }
     let (alpha, beta) = (V::splat(p.alpha), V::splat(p.beta));
-    let rows = R.min(p.m - i);
+    let count = R.min(p.m - i);
     for r in 0..R {
-        if r == rows {
+        if r == count {
             break;
         }
         for h in 0..N {

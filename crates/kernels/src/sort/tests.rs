@@ -44,8 +44,10 @@ fn sample(dtype: DType, sizes: &[usize], lie: Lie) -> Tensor {
 
 #[test]
 fn sorting_and_selecting_along_every_dimension() {
-    for dtype in DType::reals() {
-        for sizes in [&[1][..], &[9], &[4, 7], &[3, 5, 4], if cfg!(miri) { &[8, 30] } else { &[40, 300] }] {
+    // Miri takes its time: it gets an element type of each kind.
+    let interpreted = |dtype: &DType| !cfg!(miri) || matches!(dtype, DType::Bool | DType::I16 | DType::F32);
+    for dtype in DType::reals().filter(interpreted) {
+        for sizes in [&[1][..], &[9], &[4, 7], &[3, 5, 4], if cfg!(miri) { &[8, 20] } else { &[40, 300] }] {
             for dim in 0..sizes.len() {
                 for lie in LIES {
                     let input = sample(dtype, sizes, lie);
@@ -60,10 +62,9 @@ fn sorting_and_selecting_along_every_dimension() {
                             sort(&input.view(), dim, descending, Some(&o[0]), &o[1]);
                             topk(&input.view(), dim, descending, true, &o[2], &o[3]);
                             kthvalue(&input.view(), dim, k, &o[4], &o[5]);
-                            // Bit patterns, because NaN differs from itself.
-                            out.iter()
-                                .map(|t| t.values().iter().map(|v| v.to_bits()).collect())
-                                .collect::<Vec<Vec<u64>>>()
+                            // Bit patterns, because NaN differs from itself; its sign and payload are no one's promise.
+                            let bits = |v: &f64| if v.is_nan() { f64::NAN.to_bits() } else { v.to_bits() };
+                            out.iter().map(|t| t.values().iter().map(bits).collect()).collect::<Vec<Vec<u64>>>()
                         });
                         let got: Vec<Vec<f64>> =
                             got.iter().map(|t| t.iter().map(|&b| f64::from_bits(b)).collect()).collect();
