@@ -20,7 +20,7 @@ import venv
 
 HERE = pathlib.Path(__file__).resolve().parent
 BENCHES = ["roofline", "ops", "pointwise", "softmax_layernorm", "matmul", "linalg", "conv", "mlp", "gpt", "convnet", "saved_memory", "transforms"]
-BENCHES += ["compile_pointwise", "compile_softmax_layernorm", "compile_cold", "compile_mlp"]
+BENCHES += ["compile_pointwise", "compile_softmax_layernorm", "compile_cold", "compile_mlp", "compile_backward"]
 RATES = ("GFLOPS", "GB/s", "steps/s", "tokens/s", "images/s")  # more is better; every other unit is a time
 
 

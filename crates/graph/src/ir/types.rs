@@ -67,8 +67,23 @@ named! {
 
 impl ScalarType {
     /// The dtype that tensors of this build have, or none if they cannot hold such elements.
-    pub fn dtype(self) -> Option<DType> {
-        DType::ALL.into_iter().find(|d| d.name() == self.name())
+    pub const fn dtype(self) -> Option<DType> {
+        // Asked for at every call of a compiled function: no search by name.
+        Some(match self {
+            ScalarType::Bool => DType::Bool,
+            ScalarType::UInt8 => DType::U8,
+            ScalarType::Int8 => DType::I8,
+            ScalarType::Int16 => DType::I16,
+            ScalarType::Int32 => DType::I32,
+            ScalarType::Int64 => DType::I64,
+            ScalarType::Float16 => DType::F16,
+            ScalarType::BFloat16 => DType::BF16,
+            ScalarType::Float32 => DType::F32,
+            ScalarType::Float64 => DType::F64,
+            ScalarType::Complex64 => DType::C64,
+            ScalarType::Complex128 => DType::C128,
+            _ => return None,
+        })
     }
 
     /// Whether values are floats or complex numbers, so that gradients can flow through them.
@@ -115,6 +130,21 @@ impl fmt::Display for DeviceName {
         match self.index {
             Some(index) => write!(f, "{}:{index}", self.kind),
             None => f.write_str(&self.kind),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_dtype_of_tensors_has_its_name_in_programs() {
+        for dtype in DType::ALL {
+            assert_eq!(ScalarType::from(dtype).dtype(), Some(dtype), "{}", dtype.name());
+        }
+        for scalar in ScalarType::ALL {
+            assert!(scalar.dtype().is_none_or(|d| d.name() == scalar.name()), "{scalar}");
         }
     }
 }
