@@ -65,23 +65,23 @@ macro_rules! with_real {
 }
 pub(crate) use with_real;
 
-/// A function over [`Real`] compiled once per instruction set; a call takes the one in use.
+/// A function over [`Real`], or another trait, compiled once per instruction set; a call takes the one in use.
 /// The body must be plain loops: what it calls is compiled along only if it is `#[inline(always)]`.
 macro_rules! per_isa {
-    ($(#[$meta:meta])* $vis:vis fn $name:ident<T: Real>($($arg:ident: $ty:ty),* $(,)?) $body:block) => {
+    ($(#[$meta:meta])* $vis:vis fn $name:ident $(<T: $bound:ident>)?($($arg:ident: $ty:ty),* $(,)?) $(-> $result:ty)? $body:block) => {
         $(#[$meta])*
-        $vis fn $name<T: $crate::real::Real>($($arg: $ty),*) {
+        $vis fn $name $(<T: $bound>)?($($arg: $ty),*) $(-> $result)? {
             #[inline(always)]
-            fn body<T: $crate::real::Real>($($arg: $ty),*) $body
+            fn body $(<T: $bound>)?($($arg: $ty),*) $(-> $result)? $body
             #[cfg(target_arch = "x86_64")]
             {
                 $crate::sets::avx2::for_avx2! {
-                    fn avx2<T: $crate::real::Real>($($arg: $ty),*) {
+                    fn avx2 $(<T: $bound>)?($($arg: $ty),*) $(-> $result)? {
                         body($($arg),*)
                     }
                 }
                 $crate::sets::avx512::for_avx512! {
-                    fn avx512<T: $crate::real::Real>($($arg: $ty),*) {
+                    fn avx512 $(<T: $bound>)?($($arg: $ty),*) $(-> $result)? {
                         body($($arg),*)
                     }
                 }

@@ -9,6 +9,7 @@ const SMALL: usize = 24;
 
 /// The reflection whose adjoint maps `x` to a real multiple of the first unit vector. Replaces `x` by that multiple and by
 /// `v` without its first element, which is 1; returns tau. `tau = 0`: `x` has that direction already, and keeps its sign.
+#[inline(always)]
 pub(super) fn reflector<T: Number>(x: &mut [T]) -> T {
     let Some((first, rest)) = x.split_first_mut() else { return T::ZERO };
     let largest = rest.iter().fold(0.0, |m: f64, v| m.max(v.weight()));
@@ -28,6 +29,7 @@ pub(super) fn reflector<T: Number>(x: &mut [T]) -> T {
 }
 
 /// Applies `I - tau v vᴴ` to each column of `c` (`m` rows) from row `top` on; `v` comes without its leading 1.
+#[inline(always)]
 pub(super) fn reflect<T: Number>(v: &[T], tau: T, c: &mut [T], m: usize, top: usize) {
     if tau == T::ZERO {
         return;

@@ -1,13 +1,13 @@
 //! Eigenvalues and singular values, with their vectors. Values that are not finite never reach an iteration.
 
 use super::{LIBRARY, Number, done, small_eig, small_eigh, small_svd};
-use crate::Complex;
+use crate::{Complex, DType};
 use crate::scratch::{collected, filled};
 
 /// Up to this size the plain loops are faster, for real matrices.
 const SMALL_EIGH: usize = 24;
 const SMALL_SVD: usize = 12;
-pub(super) const SMALL_EIG: usize = 16;
+pub(super) const SMALL_EIG: usize = 80;
 
 /// The power of two next to the largest element, or `None` if there is one that is not finite: matrices are divided by it,
 /// so that squares neither overflow nor vanish.
@@ -82,10 +82,15 @@ pub fn svd<T: Number>(a: &[T], m: usize, n: usize, u: &mut [T], s: &mut [f64], v
 /// of norm 1 and, those that are complex, with a real largest component. Returns 0, or `n` if nothing converged.
 pub fn eig<T: Number>(a: &[T], n: usize, values: &mut [Complex<f64>], vectors: &mut [Complex<f64>]) -> i32 {
     let Some(scale) = scale(a.iter().copied()) else { return n as i32 };
-    // Not for f32: in which order values converge depends on the precision, and PyTorch's is that of f32.
-    if n <= SMALL_EIG && !T::COMPLEX && T::EPSILON < 1e-10 {
-        let wide: Vec<f64> = collected(a.iter().map(|x| x.re() / scale));
-        let info = small_eig::eig(&wide, n, values, vectors);
+    if n <= SMALL_EIG && !T::COMPLEX {
+        // In the precision of the matrix: in which order values converge depends on it.
+        let info = if T::DTYPE == DType::F32 {
+            let a: Vec<f32> = collected(a.iter().map(|x| (x.re() / scale) as f32));
+            small_eig::eig(&a, n, values, vectors)
+        } else {
+            let a: Vec<f64> = collected(a.iter().map(|x| x.re() / scale));
+            small_eig::eig(&a, n, values, vectors)
+        };
         if info != 0 {
             return info;
         }
