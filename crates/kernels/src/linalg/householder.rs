@@ -2,7 +2,7 @@
 
 use super::library::Orthogonal;
 use super::{Number, add_scaled, done, dot, fill_identity};
-use crate::scratch::{collected, filled};
+use crate::scratch::Scratch;
 
 /// Up to this many columns the plain loops are faster.
 const SMALL: usize = 24;
@@ -46,7 +46,7 @@ pub(super) fn reflect<T: Number>(v: &[T], tau: T, c: &mut [T], m: usize, top: us
 /// Multiplies `c` (m rows), if given, from the left by the adjoint of their product.
 pub fn reflections<T: Number>(a: &mut [T], m: usize, n: usize, tau: &mut [T], mut c: Option<&mut [T]>) {
     if !T::COMPLEX && m.min(n) > SMALL {
-        let before: Vec<T> = collected(a.iter().copied());
+        let before = Scratch::copy_of(a);
         let wanted = c.as_deref_mut().map_or(Orthogonal::Unused, Orthogonal::AdjointTimes);
         if done(T::qr(a, m, n, wanted, tau)) {
             return;
@@ -96,7 +96,7 @@ pub fn multiply_by_q<T: Number>(a: &[T], m: usize, tau: &[T], adjoint: bool, c: 
 /// `A = Q R` for `a` (m × n): `q` holds the first k columns of the orthogonal factor (m × k, `min(m, n) <= k <= m`;
 /// empty for none), `r` the first `rows` rows of the triangular one.
 pub fn qr<T: Number>(a: &[T], m: usize, n: usize, q: &mut [T], r: &mut [T], rows: usize) {
-    let (mut work, mut tau): (Vec<T>, Vec<T>) = (collected(a.iter().copied()), filled(T::ZERO, m.min(n)));
+    let (mut work, mut tau) = (Scratch::copy_of(a), Scratch::<T>::zeroed(m.min(n)));
     let large = !T::COMPLEX && m.min(n) > SMALL;
     let wanted = if q.is_empty() { Orthogonal::Unused } else { Orthogonal::Columns(&mut *q) };
     if !(large && done(T::qr(&mut work, m, n, wanted, &mut tau))) {

@@ -3,8 +3,8 @@
 
 use super::product::{Part, add_product};
 use super::{Number, Triangle, add_scaled, batched, solve_triangular};
-use crate::real::{Scratch, per_isa};
-use crate::scratch::{collected, filled};
+use crate::real::per_isa;
+use crate::scratch::Scratch;
 
 /// Up to this size nothing is gained by halves.
 const SMALL: usize = 32;
@@ -132,7 +132,8 @@ fn turn<T: Copy>(
         for r0 in (0..rows).step_by(SQUARE) {
             for c in c0..(c0 + SQUARE).min(columns) {
                 for r in r0..(r0 + SQUARE).min(rows) {
-                    to[to_at + c * to_steps[0] + r * to_steps[1]] = from[from_at + c * from_steps[0] + r * from_steps[1]];
+                    to[to_at + c * to_steps[0] + r * to_steps[1]] =
+                        from[from_at + c * from_steps[0] + r * from_steps[1]];
                 }
             }
         }
@@ -211,7 +212,7 @@ pub fn solve_factored<T: Number>(lu: &[T], pivots: &[i32], n: usize, adjoint: bo
 
 /// The inverse of `a`; its elements are not finite where `a` is singular.
 pub fn inverse<T: Number>(a: &[T], n: usize, out: &mut [T]) -> i32 {
-    let (mut lu, mut pivots): (Vec<T>, Vec<i32>) = (collected(a.iter().copied()), filled(0, n));
+    let (mut lu, mut pivots) = (Scratch::copy_of(a), Scratch::<i32>::zeroed(n));
     let info = factor(&mut lu, n, n, &mut pivots);
     super::fill_identity(out, n);
     solve_factored(&lu, &pivots, n, false, out, n);

@@ -343,14 +343,7 @@ fn scale<T: Float>(x: &mut [T; 3]) -> T {
 
 /// `A (I - (x, y, z)ᵀ (1, q, r))` on the first rows and on two or three columns from `k` on.
 #[inline(always)]
-fn turn_right<T: Float>(
-    a: &mut Matrix<T>,
-    k: usize,
-    rows: usize,
-    three: bool,
-    [x, y, z]: [T; 3],
-    [q, r]: [T; 2],
-) {
+fn turn_right<T: Float>(a: &mut Matrix<T>, k: usize, rows: usize, three: bool, [x, y, z]: [T; 3], [q, r]: [T; 2]) {
     let n = a.n;
     let (first, rest) = a.data[k * n..].split_at_mut(n);
     let (second, third) = rest.split_at_mut(n);
