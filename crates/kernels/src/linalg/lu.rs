@@ -19,7 +19,8 @@ const PANEL: usize = 16;
 pub fn factor<T: Number>(a: &mut [T], m: usize, n: usize, pivots: &mut [i32]) -> i32 {
     let (steps, mut info) = (m.min(n), 0);
     if steps <= SMALL {
-        one_by_one(a, m, 0, pivots, &mut info);
+        let factor = if m <= PANEL { one_by_one } else { long_ones };
+        factor(a, m, 0, pivots, &mut info);
         return info;
     }
     let (square, rest) = a.split_at_mut(steps * m);
@@ -31,7 +32,7 @@ pub fn factor<T: Number>(a: &mut [T], m: usize, n: usize, pivots: &mut [i32]) ->
 /// Factors the columns `a` (of `m` rows) from row `top` on.
 fn by_halves<T: Number>(a: &mut [T], m: usize, top: usize, pivots: &mut [i32], info: &mut i32) {
     if pivots.len() <= PANEL {
-        return one_by_one(a, m, top, pivots, info);
+        return long_ones(a, m, top, pivots, info);
     }
     let half = (pivots.len() / 2).next_multiple_of(PANEL);
     let (left, right) = a.split_at_mut(half * m);
@@ -42,36 +43,42 @@ fn by_halves<T: Number>(a: &mut [T], m: usize, top: usize, pivots: &mut [i32], i
     blocks(left, m, |columns| exchange_rows(columns, m, top + half, second));
 }
 
-per_isa! {
-    /// Factors the first columns of `a` (of `m` rows), as many as there are pivots, from row `top` on, and eliminates them from the others.
-    fn one_by_one<T: Number>(a: &mut [T], m: usize, top: usize, pivots: &mut [i32], info: &mut i32) {
-        for k in 0..pivots.len() {
-            let row = top + k;
-            let p = row + T::heaviest(&a[k * m + row..(k + 1) * m]);
-            pivots[k] = (p + 1) as i32;
-            if p != row {
-                a.chunks_exact_mut(m).for_each(|column| column.swap(row, p));
+/// Factors the first columns of `a` (of `m` rows), as many as there are pivots, from row `top` on, and eliminates them from the others.
+#[inline(always)]
+fn one_by_one<T: Number>(a: &mut [T], m: usize, top: usize, pivots: &mut [i32], info: &mut i32) {
+    for k in 0..pivots.len() {
+        let row = top + k;
+        let p = row + T::heaviest(&a[k * m + row..(k + 1) * m]);
+        pivots[k] = (p + 1) as i32;
+        if p != row {
+            a.chunks_exact_mut(m).for_each(|column| column.swap(row, p));
+        }
+        let pivot = a[k * m + row];
+        if pivot == T::ZERO {
+            if *info == 0 {
+                *info = (row + 1) as i32;
             }
-            let pivot = a[k * m + row];
-            if pivot == T::ZERO {
-                if *info == 0 {
-                    *info = (row + 1) as i32;
-                }
-            } else {
-                let (inverse, below) = (T::ONE / pivot, &mut a[k * m + row + 1..(k + 1) * m]);
-                // As in LAPACK: by the reciprocal, unless it overflows.
-                match inverse.finite() {
-                    true => below.iter_mut().for_each(|x| *x = *x * inverse),
-                    false => below.iter_mut().for_each(|x| *x = *x / pivot),
-                }
-            }
-            let (done, others) = a.split_at_mut((k + 1) * m);
-            let l = &done[k * m + row + 1..];
-            for column in others.chunks_exact_mut(m) {
-                let (head, below) = column.split_at_mut(row + 1);
-                add_scaled(-head[row], l, below);
+        } else {
+            let (inverse, below) = (T::ONE / pivot, &mut a[k * m + row + 1..(k + 1) * m]);
+            // As in LAPACK: by the reciprocal, unless it overflows.
+            match inverse.finite() {
+                true => below.iter_mut().for_each(|x| *x = *x * inverse),
+                false => below.iter_mut().for_each(|x| *x = *x / pivot),
             }
         }
+        let (done, others) = a.split_at_mut((k + 1) * m);
+        let l = &done[k * m + row + 1..];
+        for column in others.chunks_exact_mut(m) {
+            let (head, below) = column.split_at_mut(row + 1);
+            add_scaled(-head[row], l, below);
+        }
+    }
+}
+
+per_isa! {
+    /// [`one_by_one`] for columns that are longer than a vector.
+    fn long_ones<T: Number>(a: &mut [T], m: usize, top: usize, pivots: &mut [i32], info: &mut i32) {
+        one_by_one(a, m, top, pivots, info)
     }
 }
 

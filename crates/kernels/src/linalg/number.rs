@@ -99,14 +99,20 @@ macro_rules! real {
                 // By lanes, so that it vectorises: the largest, then where it is.
                 const LANES: usize = 32;
                 let (chunks, rest) = x.as_chunks::<LANES>();
-                let mut largest = [0.0; LANES];
-                for chunk in chunks {
-                    for (most, x) in largest.iter_mut().zip(chunk) {
-                        *most = if x.abs() > *most { x.abs() } else { *most };
+                let larger = |most: $t, x: $t| if x.abs() > most { x.abs() } else { most };
+                let mut most = rest.iter().fold(0.0, |most, x| larger(most, *x));
+                if !chunks.is_empty() {
+                    let mut largest = [0.0; LANES];
+                    for chunk in chunks {
+                        largest.iter_mut().zip(chunk).for_each(|(most, x)| *most = larger(*most, *x));
                     }
+                    let mut lanes = LANES;
+                    while lanes > 1 {
+                        lanes /= 2;
+                        (0..lanes).for_each(|i| largest[i] = larger(largest[i], largest[i + lanes]));
+                    }
+                    most = larger(most, largest[0]);
                 }
-                let larger = |most: $t, x: &$t| if x.abs() > most { x.abs() } else { most };
-                let most = rest.iter().chain(&largest).fold(0.0, larger);
                 if x.first().is_none_or(|x| x.is_nan()) || most == 0.0 {
                     return 0;
                 }
