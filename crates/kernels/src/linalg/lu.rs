@@ -45,7 +45,7 @@ fn by_halves<T: Number>(a: &mut [T], m: usize, top: usize, pivots: &mut [i32], i
 
 /// Factors the first columns of `a` (of `m` rows), as many as there are pivots, from row `top` on, and eliminates them from the others.
 #[inline(always)]
-fn one_by_one<T: Number>(a: &mut [T], m: usize, top: usize, pivots: &mut [i32], info: &mut i32) {
+pub(super) fn one_by_one<T: Number>(a: &mut [T], m: usize, top: usize, pivots: &mut [i32], info: &mut i32) {
     for k in 0..pivots.len() {
         let row = top + k;
         let p = row + T::heaviest(&a[k * m + row..(k + 1) * m]);
