@@ -4,7 +4,7 @@
 //! rounded once at the end: [`reals`] and [`RealsMut`] do that, so no kernel is compiled for them.
 #![allow(unsafe_code)]
 
-use crate::{DType, Element, Storage, View, ViewMut, bf16, f16, parallel};
+use crate::{DType, Element, OutOfMemory, Storage, View, ViewMut, bf16, f16, parallel};
 use half::slice::HalfFloatSliceExt;
 use std::marker::PhantomData;
 use std::ops::{Add, AddAssign, Deref, DerefMut, Div, Mul, Neg, Sub};
@@ -65,23 +65,23 @@ macro_rules! with_real {
 }
 pub(crate) use with_real;
 
-/// A function over [`Real`] compiled once per instruction set; a call takes the one in use.
+/// A function over [`Real`], or another trait, compiled once per instruction set; a call takes the one in use.
 /// The body must be plain loops: what it calls is compiled along only if it is `#[inline(always)]`.
 macro_rules! per_isa {
-    ($(#[$meta:meta])* $vis:vis fn $name:ident<T: Real>($($arg:ident: $ty:ty),* $(,)?) $body:block) => {
+    ($(#[$meta:meta])* $vis:vis fn $name:ident $(<T: $bound:ident>)?($($arg:ident: $ty:ty),* $(,)?) $(-> $result:ty)? $body:block) => {
         $(#[$meta])*
-        $vis fn $name<T: $crate::real::Real>($($arg: $ty),*) {
+        $vis fn $name $(<T: $bound>)?($($arg: $ty),*) $(-> $result)? {
             #[inline(always)]
-            fn body<T: $crate::real::Real>($($arg: $ty),*) $body
+            fn body $(<T: $bound>)?($($arg: $ty),*) $(-> $result)? $body
             #[cfg(target_arch = "x86_64")]
             {
                 $crate::sets::avx2::for_avx2! {
-                    fn avx2<T: $crate::real::Real>($($arg: $ty),*) {
+                    fn avx2 $(<T: $bound>)?($($arg: $ty),*) $(-> $result)? {
                         body($($arg),*)
                     }
                 }
                 $crate::sets::avx512::for_avx512! {
-                    fn avx512<T: $crate::real::Real>($($arg: $ty),*) {
+                    fn avx512 $(<T: $bound>)?($($arg: $ty),*) $(-> $result)? {
                         body($($arg),*)
                     }
                 }
@@ -139,16 +139,27 @@ impl<T> Ptr<T> {
 }
 
 /// Temporary numbers on a 64-byte boundary, from the caching allocator: no fresh pages, arbitrary old content.
-pub(crate) struct Scratch<T> {
+pub struct Scratch<T> {
     memory: Storage,
     len: usize,
     of: PhantomData<T>,
 }
 
 impl<T: Element> Scratch<T> {
+    /// Room for `len` numbers, for callers outside of kernels.
+    pub fn try_new(len: usize) -> Result<Scratch<T>, OutOfMemory> {
+        Ok(Scratch { memory: Storage::new(len.saturating_mul(size_of::<T>()))?, len, of: PhantomData })
+    }
+
     pub(crate) fn new(len: usize) -> Scratch<T> {
-        let memory = Storage::new(len.saturating_mul(size_of::<T>())).unwrap_or_else(|e| crate::scratch::raise(e));
-        Scratch { memory, len, of: PhantomData }
+        Scratch::try_new(len).unwrap_or_else(|e| crate::scratch::raise(e))
+    }
+
+    /// The same numbers.
+    pub(crate) fn copy_of(numbers: &[T]) -> Scratch<T> {
+        let mut s = Scratch::new(numbers.len());
+        s.copy_from_slice(numbers);
+        s
     }
 
     pub(crate) fn zeroed(len: usize) -> Scratch<T>
@@ -162,6 +173,12 @@ impl<T: Element> Scratch<T> {
 
     fn ptr(&self) -> *mut T {
         self.memory.view_mut(T::DTYPE, 0, &[self.len], &[1]).ptr()
+    }
+}
+
+impl<T> std::fmt::Debug for Scratch<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Scratch").field("len", &self.len).finish_non_exhaustive()
     }
 }
 

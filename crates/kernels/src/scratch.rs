@@ -1,10 +1,11 @@
 //! Temporary memory of kernels that grows with their operands: running out of it is an error of the op, not the end of the
 //! process.
 //!
-//! A kernel that needs such memory takes it here (or as `real::Scratch`, which is the caching allocator's) and goes
+//! A kernel that needs such memory takes it here (or as [`Scratch`], which is the caching allocator's) and goes
 //! on as if there were always enough. If there is not, it unwinds with [`OutOfMemory`], through the thread pool if need be,
 //! to [`attempt`] in the op that called it. Programs that abort on panic abort here too.
 
+pub use crate::real::Scratch;
 use crate::{OutOfMemory, empty_cache};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 

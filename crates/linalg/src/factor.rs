@@ -1,7 +1,7 @@
-//! Cholesky, LU and QR factors, and triangular systems.
+//! Cholesky and QR factors, and triangular systems.
 
 use crate::{Orthogonal, OutOfMemory, PAR, Scalar, Triangle, Workspace, conj, filled};
-use faer::linalg::{cholesky::llt, householder, lu::partial_pivoting, qr::no_pivoting, triangular_solve};
+use faer::linalg::{cholesky::llt, householder, qr::no_pivoting, triangular_solve};
 use faer::traits::ext::ComplexFieldExt;
 use faer::{Conj, MatMut, MatRef};
 
@@ -10,16 +10,6 @@ pub(crate) fn cholesky<T: Scalar>(a: &mut [T], n: usize) -> Result<bool, OutOfMe
     let mut work = Workspace::new(llt::factor::cholesky_in_place_scratch::<T>(n, PAR, params))?;
     let matrix = MatMut::from_column_major_slice_mut(a, n, n);
     Ok(llt::factor::cholesky_in_place(matrix, Default::default(), PAR, work.stack(), params).is_ok())
-}
-
-pub(crate) fn lu<T: Scalar>(a: &mut [T], m: usize, n: usize, rows: &mut [usize]) -> Result<bool, OutOfMemory> {
-    let params = Default::default();
-    let mut work = Workspace::new(partial_pivoting::factor::lu_in_place_scratch::<usize, T>(m, n, PAR, params))?;
-    let mut back = filled(0usize, m)?;
-    let matrix = MatMut::from_column_major_slice_mut(&mut *a, m, n);
-    partial_pivoting::factor::lu_in_place(matrix, rows, &mut back, PAR, work.stack(), params);
-    // A pivot of zero or one that is not finite spoils what comes after it, at the latest the last one.
-    Ok((0..m.min(n)).all(|k| a[k * m + k].is_finite() && a[k * m + k] != T::zero_impl()))
 }
 
 pub(crate) fn solve_triangular<T: Scalar>(a: &[T], n: usize, triangle: Triangle, b: &mut [T], k: usize) {

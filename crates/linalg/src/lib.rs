@@ -16,6 +16,7 @@ use faer::dyn_stack::{MemStack, StackReq};
 use faer::traits::{ComplexField, RealField};
 use faer::{Conj, Par};
 use num_complex::Complex;
+use std::cell::Cell;
 
 /// Memory that there was not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,10 +59,6 @@ pub trait Field: Copy + Send + Sync + 'static {
 
     /// Replaces the lower triangle of `a` (n × n) by its Cholesky factor. False if it is not positive-definite.
     fn cholesky(a: &mut [Self], n: usize) -> Result<bool, OutOfMemory>;
-
-    /// Replaces `a` (m × n) by its LU factors with partial pivoting; row `rows[i]` of the matrix is row i of `L U`.
-    /// False if a pivot is zero or not finite: the factors are not those of LAPACK then.
-    fn lu(a: &mut [Self], m: usize, n: usize, rows: &mut [usize]) -> Result<bool, OutOfMemory>;
 
     /// Replaces `b` (n × k) by the solution of `A X = B` for a triangular `A`.
     fn solve_triangular(a: &[Self], n: usize, triangle: Triangle, b: &mut [Self], k: usize);
@@ -106,10 +103,6 @@ macro_rules! field {
 
             fn cholesky(a: &mut [Self], n: usize) -> Result<bool, OutOfMemory> {
                 factor::cholesky(a, n)
-            }
-
-            fn lu(a: &mut [Self], m: usize, n: usize, rows: &mut [usize]) -> Result<bool, OutOfMemory> {
-                factor::lu(a, m, n, rows)
             }
 
             fn solve_triangular(a: &[Self], n: usize, triangle: Triangle, b: &mut [Self], k: usize) {
@@ -170,16 +163,35 @@ fn filled<T: Copy>(value: T, n: usize) -> Result<Vec<T>, OutOfMemory> {
 /// Memory for `faer` to work in.
 struct Workspace(Vec<u8>);
 
+/// What a thread keeps of it, in bytes: enough for matrices of some hundred rows, for which fresh pages would cost as much as the arithmetic.
+const KEPT: usize = 4 << 20;
+
+thread_local! {
+    static MEMORY: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
+
 impl Workspace {
     fn new(needed: StackReq) -> Result<Workspace, OutOfMemory> {
         let bytes = needed.unaligned_bytes_required();
-        let mut memory = Vec::new();
-        memory.try_reserve_exact(bytes).map_err(|_| OutOfMemory { bytes })?;
+        let mut memory = MEMORY.take();
+        if memory.capacity() < bytes {
+            memory = Vec::new();
+            memory.try_reserve_exact(bytes).map_err(|_| OutOfMemory { bytes })?;
+        }
         Ok(Workspace(memory))
     }
 
     fn stack(&mut self) -> &mut MemStack {
         MemStack::new(self.0.spare_capacity_mut())
+    }
+}
+
+impl Drop for Workspace {
+    fn drop(&mut self) {
+        if self.0.capacity() <= KEPT {
+            // A thread that ends keeps nothing.
+            _ = MEMORY.try_with(|memory| memory.set(std::mem::take(&mut self.0)));
+        }
     }
 }
 

@@ -6,7 +6,7 @@
 use super::product::{Part, add_product};
 use super::triangular::solve_columns;
 use super::{LIBRARY, Number, Triangle, done, dot};
-use crate::scratch::{collected, filled};
+use crate::scratch::Scratch;
 
 /// Up to this size the plain loops are faster.
 const SMALL: usize = 32;
@@ -20,7 +20,7 @@ pub fn cholesky<T: Number>(a: &mut [T], n: usize) -> i32 {
     if n <= SMALL || !LIBRARY {
         info = plain(a, n);
     } else {
-        let before: Vec<T> = collected(a.iter().copied());
+        let before = Scratch::copy_of(a);
         if !blocked(a, n) || !a.iter().step_by(n + 1).all(|d| d.finite()) {
             // Where it stops is LAPACK's to say.
             a.copy_from_slice(&before);
@@ -50,9 +50,9 @@ fn plain<T: Number>(a: &mut [T], n: usize) -> i32 {
 
 /// False if the matrix is not positive-definite.
 fn blocked<T: Number>(a: &mut [T], n: usize) -> bool {
-    let mut panel = filled(T::ZERO, n * BLOCK);
-    let mut square = filled(T::ZERO, BLOCK * BLOCK);
-    let mut adjoint = filled(T::ZERO, if T::COMPLEX { n * BLOCK } else { 0 });
+    let mut panel = Scratch::<T>::new(n * BLOCK);
+    let mut square = Scratch::<T>::new(BLOCK * BLOCK);
+    let mut adjoint = Scratch::<T>::new(if T::COMPLEX { n * BLOCK } else { 0 });
     for first in (0..n).step_by(BLOCK) {
         let (size, rows) = (BLOCK.min(n - first), n - first);
         // The block's columns from the diagonal down, without gaps.

@@ -2,7 +2,7 @@
 
 use super::product::multiply;
 use super::{Number, add_scaled};
-use crate::scratch::{collected, filled};
+use crate::scratch::Scratch;
 
 /// Up to which norm the polynomials of degree 4, 8, 12 and 16 are exact to rounding (as PyTorch has them; the last is a
 /// little below the bound of the literature).
@@ -23,8 +23,9 @@ pub fn matrix_exp<T: Number>(a: &[T], n: usize, out: &mut [T]) {
     // At most some 1,030: the quotient itself may overflow.
     let halvings = (norm.log2() - bounds[3].log2()).ceil().max(0.0) as i32;
     let by = T::real((-halvings as f64).exp2());
-    let a: Vec<T> = collected(a.iter().map(|x| *x * by));
-    let (mut a2, mut a3, mut a4) = (filled(T::ZERO, n * n), filled(T::ZERO, n * n), filled(T::ZERO, n * n));
+    let mut a = Scratch::copy_of(a);
+    a.iter_mut().for_each(|x| *x = *x * by);
+    let (mut a2, mut a3, mut a4) = (Scratch::new(n * n), Scratch::new(n * n), Scratch::new(n * n));
     product(&a, &a, n, &mut a2);
     product(&a2, &a, n, &mut a3);
     product(&a2, &a2, n, &mut a4);
@@ -38,7 +39,7 @@ pub fn matrix_exp<T: Number>(a: &[T], n: usize, out: &mut [T]) {
         add_scaled(c(3), &a3, to);
         to.iter_mut().step_by(n + 1).for_each(|d| *d = *d + c(0));
     };
-    let mut spare = filled(T::ZERO, n * n);
+    let mut spare = Scratch::<T>::new(n * n);
     out.fill(T::ZERO);
     add_scaled(T::real(inverse_factorials[4 * blocks]), &a4, out);
     add_block(blocks - 1, out);

@@ -2,13 +2,14 @@
 
 use super::library::Orthogonal;
 use super::{Number, add_scaled, done, dot, fill_identity};
-use crate::scratch::{collected, filled};
+use crate::scratch::Scratch;
 
 /// Up to this many columns the plain loops are faster.
 const SMALL: usize = 24;
 
 /// The reflection whose adjoint maps `x` to a real multiple of the first unit vector. Replaces `x` by that multiple and by
 /// `v` without its first element, which is 1; returns tau. `tau = 0`: `x` has that direction already, and keeps its sign.
+#[inline(always)]
 pub(super) fn reflector<T: Number>(x: &mut [T]) -> T {
     let Some((first, rest)) = x.split_first_mut() else { return T::ZERO };
     let largest = rest.iter().fold(0.0, |m: f64, v| m.max(v.weight()));
@@ -28,6 +29,7 @@ pub(super) fn reflector<T: Number>(x: &mut [T]) -> T {
 }
 
 /// Applies `I - tau v vᴴ` to each column of `c` (`m` rows) from row `top` on; `v` comes without its leading 1.
+#[inline(always)]
 pub(super) fn reflect<T: Number>(v: &[T], tau: T, c: &mut [T], m: usize, top: usize) {
     if tau == T::ZERO {
         return;
@@ -44,7 +46,7 @@ pub(super) fn reflect<T: Number>(v: &[T], tau: T, c: &mut [T], m: usize, top: us
 /// Multiplies `c` (m rows), if given, from the left by the adjoint of their product.
 pub fn reflections<T: Number>(a: &mut [T], m: usize, n: usize, tau: &mut [T], mut c: Option<&mut [T]>) {
     if !T::COMPLEX && m.min(n) > SMALL {
-        let before: Vec<T> = collected(a.iter().copied());
+        let before = Scratch::copy_of(a);
         let wanted = c.as_deref_mut().map_or(Orthogonal::Unused, Orthogonal::AdjointTimes);
         if done(T::qr(a, m, n, wanted, tau)) {
             return;
@@ -94,7 +96,7 @@ pub fn multiply_by_q<T: Number>(a: &[T], m: usize, tau: &[T], adjoint: bool, c: 
 /// `A = Q R` for `a` (m × n): `q` holds the first k columns of the orthogonal factor (m × k, `min(m, n) <= k <= m`;
 /// empty for none), `r` the first `rows` rows of the triangular one.
 pub fn qr<T: Number>(a: &[T], m: usize, n: usize, q: &mut [T], r: &mut [T], rows: usize) {
-    let (mut work, mut tau): (Vec<T>, Vec<T>) = (collected(a.iter().copied()), filled(T::ZERO, m.min(n)));
+    let (mut work, mut tau) = (Scratch::copy_of(a), Scratch::<T>::zeroed(m.min(n)));
     let large = !T::COMPLEX && m.min(n) > SMALL;
     let wanted = if q.is_empty() { Orthogonal::Unused } else { Orthogonal::Columns(&mut *q) };
     if !(large && done(T::qr(&mut work, m, n, wanted, &mut tau))) {

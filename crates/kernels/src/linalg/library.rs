@@ -50,9 +50,6 @@ mod without {
         fn cholesky(_: &mut [Self], _: usize) -> Answer {
             Ok(false)
         }
-        fn lu(_: &mut [Self], _: usize, _: usize, _: &mut [usize]) -> Answer {
-            Ok(false)
-        }
         fn solve_triangular(_: &[Self], _: usize, _: Triangle, _: &mut [Self], _: usize) {}
         fn qr(_: &mut [Self], _: usize, _: usize, _: Orthogonal<'_, Self>, _: &mut [Self]) -> Answer {
             Ok(false)

@@ -1,7 +1,7 @@
 //! Least squares: by QR where the rank is full beyond doubt, else by singular values.
 
 use super::{Number, Triangle, add_scaled, dot, multiply_by_q, reflections, solve_triangular, svd};
-use crate::scratch::{collected, filled};
+use crate::scratch::{Scratch, collected, filled};
 
 /// Replaces `x` (n × k) by the solution of `A X = B` of least squares and, among those, of least norm, for `a` m × n and
 /// `b` m × k. Singular values up to `rcond` times the largest count as zero; `assume_full`: there are none such.
@@ -69,13 +69,15 @@ fn by_qr<T: Number>(a: &[T], b: &[T], (m, n, k): (usize, usize, usize), x: &mut 
     let wide = m < n;
     // Of a wide matrix the adjoint is decomposed: A = (Q R)ᴴ = Rᴴ Qᴴ.
     let (rows, steps) = (m.max(n), m.min(n));
-    let mut packed: Vec<T> =
-        if wide { collected((0..m * n).map(|i| a[(i % n) * m + i / n].conj())) } else { collected(a.iter().copied()) };
+    let mut packed = Scratch::copy_of(a);
+    if wide {
+        packed.iter_mut().enumerate().for_each(|(i, x)| *x = a[(i % n) * m + i / n].conj());
+    }
     let mut tau = filled(T::ZERO, steps);
     // Of a tall matrix Qᴴ B is made along the way.
-    let mut y: Vec<T> = collected(b.iter().copied());
+    let mut y = Scratch::copy_of(b);
     reflections(&mut packed, rows, steps, &mut tau, (!wide).then_some(&mut y[..]));
-    let mut r = filled(T::ZERO, steps * steps);
+    let mut r = Scratch::<T>::zeroed(steps * steps);
     for j in 0..steps {
         r[j * steps..j * steps + j + 1].copy_from_slice(&packed[j * rows..j * rows + j + 1]);
     }

@@ -47,6 +47,18 @@ pub trait Number:
         self.re().abs() + self.im().abs()
     }
 
+    /// Where the first of the heaviest numbers is ([`Number::weight`]). One that cannot be compared counts only if it is the first.
+    #[inline(always)]
+    fn heaviest(x: &[Self]) -> usize {
+        let mut most = 0;
+        for (i, candidate) in x.iter().enumerate() {
+            if candidate.weight() > x[most].weight() {
+                most = i;
+            }
+        }
+        most
+    }
+
     /// Neither infinite nor NaN.
     #[inline(always)]
     fn finite(self) -> bool {
@@ -81,6 +93,33 @@ macro_rules! real {
             #[inline(always)]
             fn size(self) -> f64 {
                 self.abs() as f64
+            }
+            #[inline(always)]
+            fn heaviest(x: &[$t]) -> usize {
+                // By lanes, so that it vectorises: the largest, then where it is.
+                const LANES: usize = 32;
+                let (chunks, rest) = x.as_chunks::<LANES>();
+                let larger = |most: $t, x: $t| if x.abs() > most { x.abs() } else { most };
+                let mut most = rest.iter().fold(0.0, |most, x| larger(most, *x));
+                if !chunks.is_empty() {
+                    let mut largest = [0.0; LANES];
+                    for chunk in chunks {
+                        largest.iter_mut().zip(chunk).for_each(|(most, x)| *most = larger(*most, *x));
+                    }
+                    let mut lanes = LANES;
+                    while lanes > 1 {
+                        lanes /= 2;
+                        (0..lanes).for_each(|i| largest[i] = larger(largest[i], largest[i + lanes]));
+                    }
+                    most = larger(most, largest[0]);
+                }
+                if x.first().is_none_or(|x| x.is_nan()) || most == 0.0 {
+                    return 0;
+                }
+                let here = |x: &$t| x.abs() == most;
+                let before = chunks.iter().position(|chunk| chunk.iter().fold(false, |found, x| found | here(x)));
+                let from = before.unwrap_or(chunks.len()) * LANES;
+                from + x[from..].iter().position(here).unwrap_or(0)
             }
             #[inline(always)]
             fn widen(x: Complex<$t>) -> Complex<f64> {

@@ -2,7 +2,7 @@
 
 use super::product::multiply;
 use super::{Number, eigh, svd};
-use crate::scratch::filled;
+use crate::scratch::{Scratch, filled};
 
 /// What of the spectrum counts as zero: up to `absolute`, or up to `relative` times the largest.
 #[derive(Clone, Copy, Debug)]
@@ -34,12 +34,12 @@ pub fn pseudo_inverse<T: Number>(
     if k == 0 {
         return 0;
     }
-    let (mut left, mut values, mut right) = (filled(T::ZERO, m * k), filled(0.0, k), filled(T::ZERO, n * k));
+    let (mut left, mut values, mut right) = (Scratch::<T>::new(m * k), filled(0.0, k), Scratch::<T>::new(n * k));
     if hermitian {
         if eigh(a, n, &mut values, &mut left) != 0 || values.iter().any(|v| v.is_nan()) {
             return 1;
         }
-        right.iter_mut().zip(&left).for_each(|(r, l)| *r = l.conj());
+        right.iter_mut().zip(&*left).for_each(|(r, l)| *r = l.conj());
     } else if svd(a, m, n, &mut left, &mut values, &mut right) != 0 {
         return 1;
     }

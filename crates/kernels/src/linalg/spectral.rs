@@ -1,13 +1,13 @@
 //! Eigenvalues and singular values, with their vectors. Values that are not finite never reach an iteration.
 
 use super::{LIBRARY, Number, done, small_eig, small_eigh, small_svd};
-use crate::Complex;
-use crate::scratch::{collected, filled};
+use crate::scratch::{Scratch, collected, filled};
+use crate::{Complex, DType};
 
 /// Up to this size the plain loops are faster, for real matrices.
 const SMALL_EIGH: usize = 24;
 const SMALL_SVD: usize = 12;
-pub(super) const SMALL_EIG: usize = 16;
+pub(super) const SMALL_EIG: usize = 80;
 
 /// The power of two next to the largest element, or `None` if there is one that is not finite: matrices are divided by it,
 /// so that squares neither overflow nor vanish.
@@ -24,8 +24,13 @@ fn scale<T: Number>(a: impl Iterator<Item = T>) -> Option<f64> {
     Some(if largest == 0.0 || (low..high).contains(&largest) { 1.0 } else { largest.log2().floor().exp2() })
 }
 
-fn scaled<T: Number>(a: &[T], scale: f64) -> Vec<T> {
-    collected(a.iter().map(|x| if scale == 1.0 { *x } else { *x / T::real(scale) }))
+/// The matrix divided by `scale`, if that is not 1.
+fn scaled<T: Number>(a: &[T], scale: f64) -> Option<Scratch<T>> {
+    (scale != 1.0).then(|| {
+        let mut a = Scratch::copy_of(a);
+        a.iter_mut().for_each(|x| *x = *x / T::real(scale));
+        a
+    })
 }
 
 /// Eigenvalues of the self-adjoint matrix of which `a` (n × n) holds the lower triangle in ascending order, and
@@ -48,8 +53,8 @@ pub fn eigh<T: Number>(a: &[T], n: usize, values: &mut [f64], vectors: &mut [T])
         return info;
     }
     let mut found = filled(T::ZERO, n);
-    let a = scaled(a, scale);
-    let converged = done(T::eigh(&a, n, &mut found, wanted.then_some(vectors)));
+    let scaled = scaled(a, scale);
+    let converged = done(T::eigh(scaled.as_deref().unwrap_or(a), n, &mut found, wanted.then_some(vectors)));
     values.iter_mut().zip(&found).for_each(|(v, x)| *v = x.re() * scale);
     if converged { 0 } else { n as i32 }
 }
@@ -69,8 +74,9 @@ pub fn svd<T: Number>(a: &[T], m: usize, n: usize, u: &mut [T], s: &mut [f64], v
         return info;
     }
     let wanted = !(u.is_empty() && v.is_empty());
-    let (mut found, a) = (filled(T::ZERO, m.min(n)), scaled(a, scale));
-    let converged = done(T::svd(&a, m, n, &mut found, wanted.then_some(&mut *u), wanted.then_some(&mut *v)));
+    let (mut found, a_scaled) = (filled(T::ZERO, m.min(n)), scaled(a, scale));
+    let a = a_scaled.as_deref().unwrap_or(a);
+    let converged = done(T::svd(a, m, n, &mut found, wanted.then_some(&mut *u), wanted.then_some(&mut *v)));
     s.iter_mut().zip(&found).for_each(|(s, x)| *s = x.re() * scale);
     if T::COMPLEX {
         v.iter_mut().for_each(|v| *v = v.conj());
@@ -82,10 +88,15 @@ pub fn svd<T: Number>(a: &[T], m: usize, n: usize, u: &mut [T], s: &mut [f64], v
 /// of norm 1 and, those that are complex, with a real largest component. Returns 0, or `n` if nothing converged.
 pub fn eig<T: Number>(a: &[T], n: usize, values: &mut [Complex<f64>], vectors: &mut [Complex<f64>]) -> i32 {
     let Some(scale) = scale(a.iter().copied()) else { return n as i32 };
-    // Not for f32: in which order values converge depends on the precision, and PyTorch's is that of f32.
-    if n <= SMALL_EIG && !T::COMPLEX && T::EPSILON < 1e-10 {
-        let wide: Vec<f64> = collected(a.iter().map(|x| x.re() / scale));
-        let info = small_eig::eig(&wide, n, values, vectors);
+    if n <= SMALL_EIG && !T::COMPLEX {
+        // In the precision of the matrix: in which order values converge depends on it.
+        let info = if T::DTYPE == DType::F32 {
+            let a: Vec<f32> = collected(a.iter().map(|x| (x.re() / scale) as f32));
+            small_eig::eig(&a, n, values, vectors)
+        } else {
+            let a: Vec<f64> = collected(a.iter().map(|x| x.re() / scale));
+            small_eig::eig(&a, n, values, vectors)
+        };
         if info != 0 {
             return info;
         }
@@ -94,7 +105,8 @@ pub fn eig<T: Number>(a: &[T], n: usize, values: &mut [Complex<f64>], vectors: &
         let zero = T::narrow(Complex::ZERO);
         let (mut found, mut basis) = (filled(zero, n), filled(zero, vectors.len()));
         let wanted = !vectors.is_empty();
-        if !done(T::eig(&scaled(a, scale), n, &mut found, wanted.then_some(&mut basis[..]))) {
+        let scaled = scaled(a, scale);
+        if !done(T::eig(scaled.as_deref().unwrap_or(a), n, &mut found, wanted.then_some(&mut basis[..]))) {
             return n as i32;
         }
         values.iter_mut().zip(&found).for_each(|(v, x)| *v = T::widen(*x) * scale);

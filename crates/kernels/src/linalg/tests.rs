@@ -95,10 +95,79 @@ fn systems_and_inverses() {
     systems::<C>();
     assert_eq!(inverse(&[1.0, 2.0, 2.0, 4.0], 2, &mut [0.0; 4]), 2);
     assert_eq!(inverse(&[0.0; 4], 2, &mut [0.0; 4]), 1);
-    // Singular and large: the plain loops say where.
+    // Singular and large: the first of them counts.
     let mut a = identity::<f64>(70);
     a[50 * 71] = 0.0;
+    a[60 * 71] = 0.0;
     assert_eq!(factor(&mut a, 70, 70, &mut [0; 70]), 51);
+}
+
+/// The factors by halves multiply back, choose the pivots that the plain loops choose, and do not depend on threads.
+fn factors_of<T: Tested>() {
+    let shapes = [(33, 33), (70, 40), (40, 70), (64, 64), (100, 35), (129, 200), (200, 129), (257, 257)];
+    for (m, n) in if cfg!(miri) { &shapes[..1] } else { &shapes[..] } {
+        let (m, n, steps) = (*m, *n, *m.min(n));
+        let a: Vec<T> = numbers((m * n) as u64, m * n);
+        let factored = |threads: usize| {
+            crate::parallel::set_num_threads(threads);
+            let (mut lu, mut pivots) = (a.clone(), vec![0; steps]);
+            assert_eq!(factor(&mut lu, m, n, &mut pivots), 0);
+            (lu, pivots)
+        };
+        let (lu, pivots) = factored(1);
+        for threads in [2, 3, 5] {
+            let again = factored(threads);
+            assert!(again.1 == pivots && again.0 == lu, "{m} × {n} on {threads} threads");
+        }
+        let (mut plain, mut chosen) = (a.clone(), vec![0; steps]);
+        super::lu::one_by_one(&mut plain, m, 0, &mut chosen, &mut 0);
+        assert_eq!(chosen, pivots, "{m} × {n}");
+        assert_close(&lu, &plain);
+        let (mut l, mut u, mut moved) = (vec![T::ZERO; m * steps], vec![T::ZERO; steps * n], a);
+        for j in 0..steps {
+            l[j * m + j] = T::ONE;
+            l[j * m + j + 1..(j + 1) * m].copy_from_slice(&lu[j * m + j + 1..(j + 1) * m]);
+        }
+        for j in 0..n {
+            let kept = (j + 1).min(steps);
+            u[j * steps..j * steps + kept].copy_from_slice(&lu[j * m..j * m + kept]);
+        }
+        for column in moved.chunks_exact_mut(m) {
+            pivots.iter().enumerate().for_each(|(k, p)| column.swap(k, *p as usize - 1));
+        }
+        assert_close(&product(&l, &u, steps), &moved);
+    }
+}
+
+#[test]
+fn factors_of_every_shape() {
+    let _alone = crate::real::alone();
+    let before = crate::parallel::num_threads();
+    factors_of::<f64>();
+    factors_of::<C>();
+    crate::parallel::set_num_threads(before);
+}
+
+/// Pivots are the first of the largest; what cannot be compared is one only in the first place.
+#[test]
+fn heaviest_numbers() {
+    fn check<T: Number + std::fmt::Debug>(x: &[T]) {
+        let plain = (0..x.len()).fold(0, |most, i| if x[i].weight() > x[most].weight() { i } else { most });
+        assert_eq!(T::heaviest(x), plain, "{x:?}");
+    }
+    for len in 0..100 {
+        let mut x: Vec<f64> = numbers::<f64>(len as u64 + 1, len).iter().map(|x| (x * 4.0).round()).collect();
+        for at in [len, len / 2, len.saturating_sub(1), 0] {
+            if let Some(x) = x.get_mut(at) {
+                *x = f64::NAN;
+            }
+            check(&x);
+            check(&x.iter().map(|x| *x as f32).collect::<Vec<_>>());
+            check(&x.iter().map(|x| C::new(*x, -*x)).collect::<Vec<_>>());
+        }
+        check(&vec![0.0f32; len]);
+        check(&vec![f64::NEG_INFINITY; len]);
+    }
 }
 
 fn definite<T: Tested>(n: usize) -> Vec<T> {
@@ -251,6 +320,27 @@ fn eigenvectors_of_any_matrix() {
 }
 
 /// A Jordan block whose vectors overflow in the library has no result rather than one that is not finite.
+/// In f32 too a value times its vector is the matrix times the vector, on either side of where the library serves.
+#[test]
+fn eigenvectors_in_single_precision() {
+    for n in [1usize, 2, 5, 16, 17, 40, 64, 80, 81] {
+        let a: Vec<f32> = numbers::<f64>(n as u64, n * n).iter().map(|x| *x as f32).collect();
+        let (mut values, mut vectors) = (vec![C::ZERO; n], vec![C::ZERO; n * n]);
+        assert_eq!(eig(&a, n, &mut values, &mut vectors), 0);
+        for (value, vector) in values.iter().zip(vectors.chunks_exact(n)) {
+            for i in 0..n {
+                let image: C = (0..n).map(|j| vector[j] * a[j * n + i] as f64).sum();
+                let off = (image - value * vector[i]).norm();
+                assert!(off < 1e-5 * (n as f64).sqrt(), "{n} rows: off by {off}");
+            }
+        }
+        let mut alone = vec![C::ZERO; n];
+        assert_eq!(eig(&a, n, &mut alone, &mut []), 0);
+        let trace: f64 = (0..n).map(|i| a[i * n + i] as f64).sum();
+        assert!((alone.iter().sum::<C>() - trace).norm() < 1e-5 * n as f64);
+    }
+}
+
 #[test]
 fn eigenvectors_are_finite_or_refused() {
     for n in [24usize, 40] {

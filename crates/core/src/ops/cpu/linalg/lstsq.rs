@@ -61,7 +61,7 @@ fn solve(
     solution: &Tensor,
     residuals: &Tensor,
     singular_values: &Tensor,
-) -> Result<Vec<i64>> {
+) -> Result<Scratch<i64>> {
     with_number!(a.dtype(), T => {
         let ((_, m, n), k) = (extents(a), extents(b).2);
         let precision = if a.dtype().to_real() == DType::F32 { f32::EPSILON as f64 } else { f64::EPSILON };
@@ -114,7 +114,7 @@ fn remainders<T: Number>(
     x: &[T],
     (m, n, k): (usize, usize, usize),
     count: usize,
-) -> Result<Vec<f64>> {
+) -> Result<Scratch<f64>> {
     let (mut out, mut left) = (zeros::<f64>(count * k)?, zeros::<T>(m)?);
     for (c, out) in out.iter_mut().enumerate() {
         let i = c / k;

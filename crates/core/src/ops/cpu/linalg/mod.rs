@@ -19,6 +19,7 @@ use crate::ops::lists;
 use crate::ops::shape::{self, expanded, view};
 use crate::{Error, ErrorKind, Result, Scalar, Tensor, ops};
 use firebrand_kernels::linalg::{LIBRARY, Number};
+use firebrand_kernels::scratch::Scratch;
 use firebrand_kernels::{Element, read_slice, write_slice};
 
 /// Runs `$body` with `$t` standing for the type that matrices of a dtype are decomposed in.
@@ -66,19 +67,19 @@ fn extents(t: &Tensor) -> (usize, usize, usize) {
 }
 
 /// The elements, row by row.
-fn rows<T: Element + Default>(t: &Tensor) -> Result<Vec<T>> {
-    let mut out = lists::filled(T::default(), t.numel())?;
+fn rows<T: Element>(t: &Tensor) -> Result<Scratch<T>> {
+    let mut out = Scratch::try_new(t.numel())?;
     read_slice(t.read()?.view(), &mut out);
     Ok(out)
 }
 
 /// The elements of each matrix, column by column.
-fn columns<T: Element + Default>(t: &Tensor) -> Result<Vec<T>> {
+fn columns<T: Element>(t: &Tensor) -> Result<Scratch<T>> {
     rows(&transposed(t)?)
 }
 
 /// The same of a tensor whose leading dimensions are broadcast.
-fn spread<T: Element + Default>(t: &Tensor, batch: &[usize]) -> Result<Vec<T>> {
+fn spread<T: Element>(t: &Tensor, batch: &[usize]) -> Result<Scratch<T>> {
     let sizes: Vec<usize> = batch.iter().chain(&t.shape()[t.ndim() - 2..]).copied().collect();
     columns(&t.alias_with(expanded(t, &sizes)?))
 }
@@ -94,8 +95,10 @@ fn write_columns<T: Element>(numbers: &[T], out: &Tensor) -> Result<()> {
     write(numbers, &transposed(out)?)
 }
 
-fn zeros<T: Element + Default>(n: usize) -> Result<Vec<T>> {
-    lists::filled(T::default(), n)
+fn zeros<T: Element + Default>(n: usize) -> Result<Scratch<T>> {
+    let mut out = Scratch::try_new(n)?;
+    out.fill(T::default());
+    Ok(out)
 }
 
 /// Fails for the first matrix of which `info` says that something went wrong.

@@ -30,8 +30,8 @@ pub(crate) fn inv_ex(a: &Tensor, check_errors: bool, inverse: &Tensor, info: &Te
 
 /// Factors and pivots of every matrix.
 struct Factors<T> {
-    lu: Vec<T>,
-    pivots: Vec<i32>,
+    lu: Scratch<T>,
+    pivots: Scratch<i32>,
     info: Vec<i32>,
     rows: usize,
     columns: usize,
@@ -53,7 +53,7 @@ impl<T: Number> Factors<T> {
     }
 
     /// Sign, logarithm of the absolute value, and value of every determinant.
-    fn determinants(&self) -> Result<(Vec<T>, Vec<f64>, Vec<T>)> {
+    fn determinants(&self) -> Result<(Scratch<T>, Scratch<f64>, Scratch<T>)> {
         let (count, n) = (self.info.len(), self.rows);
         let (mut signs, mut logs, mut values) = (zeros(count)?, zeros(count)?, zeros(count)?);
         for k in 0..count {
