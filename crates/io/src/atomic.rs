@@ -97,6 +97,8 @@ fn neighbor(target: &Path, existing: Option<&Metadata>) -> Result<(PathBuf, File
     let name: String = target.file_name().unwrap_or_default().to_string_lossy().chars().take(40).collect();
     let mut options = OpenOptions::new();
     options.read(true).write(true).create_new(true);
+    #[cfg(not(unix))]
+    let _ = existing;
     #[cfg(unix)]
     if let Some(existing) = existing {
         use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -272,7 +274,11 @@ pub fn check_outputs<P: AsRef<Path>>(paths: impl IntoIterator<Item = P>) -> Resu
                     State::Replaces { temporary, target: target.clone() }
                 },
             });
-            let whole = fs::canonicalize(folder(&target))?.join(target.file_name().unwrap_or_default());
+            let whole = match fs::canonicalize(folder(&target)) {
+                Err(e) if e.kind() == ErrorKind::Unsupported => folder(&target).to_path_buf(),
+                whole => whole?,
+            };
+            let whole = whole.join(target.file_name().unwrap_or_default());
             if seen.contains(&whole) {
                 return refuse("another output of this run has the same name");
             }
