@@ -8,7 +8,7 @@ use firebrand_core::{Complex, DType, Device, ErrorKind, Result, Scalar, Spec, Sy
 /// Elements that a meta tensor can have and memory, in practice, cannot: 2^40, or 2^24 where addresses have 32 bits.
 const LARGE: i64 = 1 << (usize::BITS / 2 + 8);
 /// A size of one dimension of a tensor without elements.
-const LONG: usize = if usize::BITS == 64 { i32::MAX as usize } else { 1 << 20 };
+const LONG: usize = if usize::BITS == 64 { i32::MAX as usize } else { 1 << 14 };
 const EXTREMES: [i64; 8] =
     [i64::MIN, i64::MIN + 1, -(1 << 62) - 1, -(1 << 62), 1 << 40, 1 << 61, i64::MAX - 1, i64::MAX];
 

@@ -73,7 +73,8 @@ fn place(path: &Path) -> Result<Place> {
         // The links of /proc lead to files that may have no path any more.
         Ok(found) => match fs::canonicalize(path) {
             Ok(target) => (target, Some(found)),
-            Err(e) if e.kind() == ErrorKind::Unsupported => (follow(path)?, Some(found)),
+            // WASI has no whole paths.
+            Err(_) if cfg!(target_family = "wasm") => (follow(path)?, Some(found)),
             Err(_) => return Ok(Place::Special(path.to_path_buf())),
         },
         Err(e) if e.kind() == ErrorKind::NotFound => (follow(path)?, None),
@@ -275,7 +276,7 @@ pub fn check_outputs<P: AsRef<Path>>(paths: impl IntoIterator<Item = P>) -> Resu
                 },
             });
             let whole = match fs::canonicalize(folder(&target)) {
-                Err(e) if e.kind() == ErrorKind::Unsupported => folder(&target).to_path_buf(),
+                Err(_) if cfg!(target_family = "wasm") => folder(&target).to_path_buf(),
                 whole => whole?,
             };
             let whole = whole.join(target.file_name().unwrap_or_default());
