@@ -256,7 +256,7 @@ fn numbers_that_are_not_finite_and_sizes_that_are_huge() {
             }
         }
     }
-    let sizes = [1i64 << 30, 1 << 10, 1 << 10].map(|n| n.into());
+    let sizes = [if usize::BITS == 64 { 1i64 << 30 } else { 4 }, 1 << 10, 1 << 10].map(|n| n.into());
     let huge = ops::zeros(&sizes, Some(DType::F64), Some(Device::Meta)).unwrap();
     for (name, call) in calls {
         assert!(call(&huge).is_ok(), "{name}");

@@ -76,6 +76,7 @@ struct Membership {
 pub(crate) struct Waiting(Arc<AtomicUsize>);
 
 impl Waiting {
+    #[cfg(unix)]
     pub(crate) fn is_any(&self) -> bool {
         self.0.load(Relaxed) > 0
     }

@@ -16,11 +16,18 @@ use firebrand_graph::{
 };
 use firebrand_io::{Output, read_safetensors};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard};
 
 /// Programs exported with a wrapper around them.
 const PREFIX: &str = "model.";
 const STEPS: usize = 20;
 const LR: f64 = 0.1;
+
+/// The tests of a program take turns: some measure its memory.
+fn turn() -> MutexGuard<'static, ()> {
+    static ONE: Mutex<()> = Mutex::new(());
+    ONE.lock().unwrap_or_else(|e| e.into_inner())
+}
 
 struct Case {
     folder: PathBuf,
@@ -96,6 +103,7 @@ fn adapter(path: &Path) -> Vec<(String, Tensor)> {
 
 #[test]
 fn adapters_start_and_train_as_pefts() {
+    let _turn = turn();
     for (name, case) in cases() {
         manual_seed(7);
         let (program, report) = lora(&case.program, &case.options).unwrap();
@@ -130,6 +138,7 @@ fn adapters_start_and_train_as_pefts() {
 
 #[test]
 fn adapters_of_peft_are_read_merged_and_written() {
+    let _turn = turn();
     for (name, case) in cases() {
         let (program, _) = load_adapter(&case.program, case.folder.join("adapter")).unwrap();
         verify::verify_module(&program.module).unwrap();
@@ -166,6 +175,7 @@ fn adapters_of_peft_are_read_merged_and_written() {
 
 #[test]
 fn decomposed_programs_have_adapters_too() {
+    let _turn = turn();
     let (_, case) = cases().swap_remove(0);
     let (program, _) = run_decompositions(&case.program, &Context::default()).unwrap();
     let (program, _) = load_adapter(&program, case.folder.join("adapter")).unwrap();
@@ -176,6 +186,7 @@ fn decomposed_programs_have_adapters_too() {
 
 #[test]
 fn refusals_name_what_is_wrong() {
+    let _turn = turn();
     let (_, case) = cases().swap_remove(0);
     let refused = |options: LoraOptions, words: &str| {
         let message = lora(&case.program, &options).unwrap_err().to_string();
@@ -217,6 +228,7 @@ fn refusals_name_what_is_wrong() {
 
 #[test]
 fn without_targets_every_linear_layer_is_adapted() {
+    let _turn = turn();
     let (_, case) = cases().swap_remove(0);
     let (program, report) = lora(&case.program, &LoraOptions::default()).unwrap();
     // Seven in each of two blocks, and the head.
@@ -226,6 +238,7 @@ fn without_targets_every_linear_layer_is_adapted() {
 
 #[test]
 fn blocks_are_recomputed_with_the_same_gradients() {
+    let _turn = turn();
     for (name, case) in cases().into_iter().filter(|(name, _)| *name != "convnet") {
         let gradients = |recompute: bool| {
             let mut module = case.program.module().unwrap();
@@ -250,6 +263,7 @@ fn blocks_are_recomputed_with_the_same_gradients() {
 /// Gradients of adapters have the same bits, twice over a kept graph, and what the loss holds is less.
 #[test]
 fn cheap_values_are_recomputed_with_the_same_gradients() {
+    let _turn = turn();
     for (name, case) in cases() {
         manual_seed(7);
         let (program, _) = lora(&case.program, &LoraOptions { rank: 2, ..LoraOptions::default() }).unwrap();
@@ -278,6 +292,7 @@ fn cheap_values_are_recomputed_with_the_same_gradients() {
 /// over frozen weights of few bits, and the gradient of a gradient.
 #[test]
 fn wide_values_are_recomputed_with_the_same_gradients() {
+    let _turn = turn();
     for (name, case) in cases() {
         for quantized in [false, true] {
             manual_seed(7);
@@ -341,6 +356,7 @@ fn wide_values_are_recomputed_with_the_same_gradients() {
 
 #[test]
 fn frozen_weights_of_few_bits() {
+    let _turn = turn();
     for (name, case) in cases() {
         for (bits, limit) in [(8, 0.02), (4, 0.4)] {
             manual_seed(7);

@@ -73,7 +73,8 @@ fn place(path: &Path) -> Result<Place> {
         // The links of /proc lead to files that may have no path any more.
         Ok(found) => match fs::canonicalize(path) {
             Ok(target) => (target, Some(found)),
-            Err(e) if e.kind() == ErrorKind::Unsupported => (follow(path)?, Some(found)),
+            // WASI has no whole paths.
+            Err(_) if cfg!(target_family = "wasm") => (follow(path)?, Some(found)),
             Err(_) => return Ok(Place::Special(path.to_path_buf())),
         },
         Err(e) if e.kind() == ErrorKind::NotFound => (follow(path)?, None),
@@ -97,6 +98,8 @@ fn neighbor(target: &Path, existing: Option<&Metadata>) -> Result<(PathBuf, File
     let name: String = target.file_name().unwrap_or_default().to_string_lossy().chars().take(40).collect();
     let mut options = OpenOptions::new();
     options.read(true).write(true).create_new(true);
+    #[cfg(not(unix))]
+    let _ = existing;
     #[cfg(unix)]
     if let Some(existing) = existing {
         use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -272,7 +275,11 @@ pub fn check_outputs<P: AsRef<Path>>(paths: impl IntoIterator<Item = P>) -> Resu
                     State::Replaces { temporary, target: target.clone() }
                 },
             });
-            let whole = fs::canonicalize(folder(&target))?.join(target.file_name().unwrap_or_default());
+            let whole = match fs::canonicalize(folder(&target)) {
+                Err(_) if cfg!(target_family = "wasm") => folder(&target).to_path_buf(),
+                whole => whole?,
+            };
+            let whole = whole.join(target.file_name().unwrap_or_default());
             if seen.contains(&whole) {
                 return refuse("another output of this run has the same name");
             }

@@ -3,6 +3,7 @@
 //! Floats of some size go through the `gemm` crate on blocks of rows or columns that we split over threads; so does
 //! [`packed`], the kernel for `x @ wᵀ` in f32. Vectors and tiny matrices have loops of their own, because the set-up
 //! would cost more than the product. Half types are widened to f32 and rounded once. Integers wrap, bool is or-of-ands.
+//! On ARM, bf16 and bytes have instructions of their own where the machine has them (`pairs`).
 //!
 //! Guarantees: bit-equal for any number of threads: which loop runs and how the depth is cut depends on the sizes
 //! only (see `cut`); with `beta == 0` the term, or the old content of `out`, is not read.
@@ -15,6 +16,8 @@ use smallvec::SmallVec;
 use std::marker::PhantomData;
 
 mod packed;
+#[cfg(target_arch = "aarch64")]
+mod pairs;
 
 /// Multiply-adds that are worth a thread (about two microseconds of vector arithmetic).
 const GRAIN: usize = 1 << 17;
@@ -46,6 +49,10 @@ pub fn addmm(term: View<'_>, a: View<'_>, b: View<'_>, out: ViewMut<'_>, alpha: 
     assert!(a.sizes()[nd - 2] == m && b.sizes()[nd - 2] == k && b.sizes()[nd - 1] == n, "sizes of the product");
     assert!(a.sizes()[..nd - 2] == out.sizes()[..nd - 2] && b.sizes()[..nd - 2] == out.sizes()[..nd - 2], "batch");
     if out.numel() == 0 {
+        return;
+    }
+    #[cfg(target_arch = "aarch64")]
+    if pairs::run(Given { term, a, b, out }, alpha, beta) {
         return;
     }
     match dtype {
@@ -497,14 +504,24 @@ fn halves<T: Element>(given: Given<'_>, alpha: f64, beta: f64) {
             let p = batch.get(i / m);
             for (j, &v) in product[i * n..(i + 1) * n].iter().enumerate() {
                 // SAFETY: inside `out`; rows are disjoint.
-                unsafe {
-                    let v = f64::from(v);
-                    let sum = if beta == 0.0 { v } else { beta * (*p.term.at(i % m, j)).to_f64() + v };
-                    *p.out.at(i % m, j) = T::from_f64(sum);
-                }
+                unsafe { put_half(&p, i % m, j, v, beta) }
             }
         }
     });
+}
+
+/// Writes a finished sum, which `alpha` has multiplied.
+///
+/// # Safety
+/// `out` has this element.
+#[inline(always)]
+unsafe fn put_half<T: Element>(p: &Product<T>, i: usize, j: usize, sum: f32, beta: f64) {
+    let v = f64::from(sum);
+    // SAFETY: the caller's promise; the term has the sizes of `out`.
+    unsafe {
+        let sum = if beta == 0.0 { v } else { beta * (*p.term.at(i, j)).to_f64() + v };
+        *p.out.at(i, j) = T::from_f64(sum);
+    }
 }
 
 /// A dense f32 copy and its strides: the dimension with the smaller step stays innermost, repeated ones stay repeated.
@@ -606,16 +623,25 @@ fn ring<T: Ring>(given: Given<'_>, alpha: f64, beta: f64) {
                     }
                     for (j, &sum) in acc[..width].iter().enumerate() {
                         // SAFETY: inside `out`; stripes are disjoint.
-                        unsafe {
-                            let (beta, term) = (p.beta, p.term.at(i, j0 + j));
-                            let old = if beta == T::ZERO { T::ZERO } else { T::ZERO.mul_add(beta, *term) };
-                            *p.out.at(i, j0 + j) = old.mul_add(p.alpha, sum);
-                        }
+                        unsafe { put_ring(&p, i, j0 + j, sum) }
                     }
                 }
             }
         }
     });
+}
+
+/// Writes a finished sum.
+///
+/// # Safety
+/// `out` has this element.
+#[inline(always)]
+unsafe fn put_ring<T: Ring>(p: &Product<T>, i: usize, j: usize, sum: T) {
+    // SAFETY: the caller's promise; the term has the sizes of `out`.
+    unsafe {
+        let old = if p.beta == T::ZERO { T::ZERO } else { T::ZERO.mul_add(p.beta, *p.term.at(i, j)) };
+        *p.out.at(i, j) = old.mul_add(p.alpha, sum);
+    }
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 //!
 //! Counters are of the process, so each test runs in a process of its own: [`alone`] starts this program again.
 
-use firebrand_kernels::{DType, MemoryStats, Storage, empty_cache, memory_stats};
+use firebrand_kernels::{MemoryStats, Storage, empty_cache, memory_stats};
 use std::sync::mpsc::sync_channel;
 
 /// Runs `body` in a child process, with at most `kilobytes` of address space if that is given.
@@ -133,7 +133,7 @@ fn the_cache_is_emptied_before_memory_is_refused() {
         assert!(cached > 512 * MIB, "{cached} bytes are kept");
         let large = new(1024 * MIB); // only fits once the others are gone
         assert!(memory_stats().cached < 64 * MIB);
-        assert_eq!(large.view(DType::U8, 1024 * MIB - 1, &[1], &[1]).numel() + small.nbytes(), 101);
+        assert_eq!(large.view(firebrand_kernels::DType::U8, 1024 * MIB - 1, &[1], &[1]).numel() + small.nbytes(), 101);
         assert!(Storage::new(1024 * MIB).is_err(), "an error, again and again");
         assert!(Storage::new(1024 * MIB).is_err());
         drop(large);

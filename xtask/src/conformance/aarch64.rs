@@ -4,6 +4,7 @@
 use super::cross::{self, Program, need_program, need_target};
 use crate::Outcome;
 use std::process::Command;
+use std::time::Instant;
 
 const TARGET: &str = "aarch64-unknown-linux-gnu";
 const LINKER: &str = "aarch64-linux-gnu-gcc";
@@ -38,7 +39,9 @@ fn run_tests(program: &Program, skipped: &[&str]) -> Result<Counts, String> {
     let mut emulator = Command::new(EMULATOR);
     emulator.args(["-L", LIBRARIES]).arg(&program.path).arg("--exact").current_dir(&program.package);
     skipped.iter().for_each(|test| _ = emulator.args(["--skip", test]));
+    let began = Instant::now();
     let output = emulator.output().map_err(|e| format!("{EMULATOR}: {e}"))?;
+    let seconds = began.elapsed().as_secs_f64();
     let said = String::from_utf8_lossy(&output.stdout);
     let found = counts(&said);
     match found {
@@ -47,7 +50,7 @@ fn run_tests(program: &Program, skipped: &[&str]) -> Result<Counts, String> {
                 return Err(format!("{name}: a test in aarch64_excluded.txt does not exist"));
             }
             let Counts { passed, ignored, excluded, .. } = found;
-            println!("{name:<28} {passed:>5} passed {ignored:>4} ignored {excluded:>4} excluded");
+            println!("{name:<28} {passed:>5} passed {ignored:>4} ignored {excluded:>4} excluded {seconds:>7.1} s");
             Ok(found)
         }
         _ => {

@@ -49,7 +49,7 @@ fn executable(message: &str) -> Option<Program> {
 
 /// Runs a command of Cargo's that builds, for `target`, and returns the programs it made.
 pub(super) fn build(mut cargo: Command, target: &str) -> Result<Vec<Program>, String> {
-    cargo.args(["--quiet", "--target", target, "--message-format", "json"]).stderr(Stdio::inherit());
+    cargo.args(["--quiet", "--target", target, "--message-format", "json-render-diagnostics"]).stderr(Stdio::inherit());
     let output = cargo.output().map_err(|e| format!("cargo: {e}"))?;
     if !output.status.success() {
         return Err(format!("{cargo:?}: {}", output.status));

@@ -6,9 +6,10 @@ use super::environment::must;
 use crate::Outcome;
 use std::process::Command;
 
-const TARGETS: [&str; 5] = [
+const TARGETS: [&str; 6] = [
     "x86_64-pc-windows-gnu",
     "x86_64-pc-windows-msvc",
+    "x86_64-apple-darwin",
     "aarch64-apple-darwin",
     "aarch64-apple-ios",
     "aarch64-linux-android",

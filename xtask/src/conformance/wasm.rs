@@ -48,7 +48,13 @@ fn build(arguments: &[&str]) -> Result<Vec<Program>, String> {
 fn node(module: &Path, scratch: &Path) -> Result<Command, String> {
     let root = crate::root().canonicalize().map_err(|e| format!("the workspace: {e}"))?;
     let mut command = Command::new("node");
-    command.args(["--no-warnings", "--stack-size=6500"]).arg(root.join(RUNNER)).arg(module).arg(&root).arg(scratch);
+    // Its fast calls of WASI functions crash (https://github.com/nodejs/node/issues/53087).
+    command
+        .args(["--no-warnings", "--no-turbo-fast-api-calls", "--stack-size=6500"])
+        .arg(root.join(RUNNER))
+        .arg(module)
+        .arg(&root)
+        .arg(scratch);
     Ok(command)
 }
 
@@ -71,9 +77,11 @@ fn test(modules: &[Program], only: &[&str]) -> Result<Counts, String> {
     let counts = Mutex::new(Counts::default());
     let next = || queue.lock().unwrap_or_else(|e| e.into_inner()).next();
     let work = || -> Result<(), String> {
-        while let Some(Program { name, path: module, .. }) = next() {
+        while let Some(Program { name, path: module, package }) = next() {
             let skipped = excluded.get(name.as_str()).map_or(&[][..], Vec::as_slice);
-            let output = node(module, &scratch)?.args(skipped).output().map_err(|e| format!("node: {e}"))?;
+            let mut node = node(module, &scratch)?;
+            let output =
+                node.env("CARGO_MANIFEST_DIR", package).args(skipped).output().map_err(|e| format!("node: {e}"))?;
             let said = String::from_utf8_lossy(&output.stdout);
             let mut counts = counts.lock().unwrap_or_else(|e| e.into_inner());
             let (failures, last) = said.trim_end().rsplit_once('\n').unwrap_or(("", said.trim_end()));

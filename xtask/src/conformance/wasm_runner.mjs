@@ -18,7 +18,7 @@ async function run(args, inherit = false) {
   const [stdout, stderr] = inherit ? [1, 2] : captured.map((path) => openSync(path, "w"));
   let code = null, trap = "";
   try {
-    const env = { RUST_TEST_THREADS: "1", TMPDIR: scratch };
+    const env = { RUST_TEST_THREADS: "1", TMPDIR: scratch, CARGO_MANIFEST_DIR: process.env.CARGO_MANIFEST_DIR ?? root };
     const wasi = new WASI({ version: "preview1", args: [file, ...args], env, preopens: { [root]: root, [scratch]: scratch, "/tmp": scratch }, stdout, stderr, returnOnExit: true });
     code = wasi.start(await WebAssembly.instantiate(module, wasi.getImportObject()));
   } catch (error) {

@@ -61,7 +61,9 @@ pub(super) struct Payloads<'a> {
 /// Sizes, strides and offsets of stored tensors are plain numbers.
 fn plain(list: &[Sym<i64>]) -> Result<Vec<usize>, String> {
     let one = |s: &Sym<i64>| match s {
-        Sym::Known(v) => usize::try_from(*v).map_err(|_| format!("expected a size or stride, found {v}")),
+        Sym::Known(v) if *v < 0 => Err(format!("expected a size or stride, found {v}")),
+        // One that no address reaches is refused as too large with the others.
+        Sym::Known(v) => Ok(usize::try_from(*v).unwrap_or(usize::MAX)),
         Sym::Expr(_) => Err("a symbolic size of a stored tensor".into()),
     };
     list.iter().map(one).collect()

@@ -1,6 +1,6 @@
 //! Products against plain f64 loops, over layouts, dtypes and sizes on both sides of every limit.
 use super::*;
-use crate::cpu::{available, isa, set_isa};
+use crate::cpu::{Isa, available, isa, set_isa};
 use crate::real::alone;
 use crate::{Storage, with_element};
 
@@ -140,19 +140,32 @@ fn floats_agree_with_plain_loops_on_every_instruction_set() {
 
 #[test]
 fn half_types_round_once() {
-    for size in SIZES {
-        check(DType::F16, &[2], size, 1.0, 0.0, 8e-3);
-        check(DType::BF16, &[], size, 0.5, 1.0, 4e-2);
+    let _turn = alone();
+    let best = isa();
+    for wish in [Isa::Portable, best] {
+        set_isa(wish);
+        for size in SIZES {
+            check(DType::F16, &[2], size, 1.0, 0.0, 8e-3);
+            check(DType::BF16, &[], size, 0.5, 1.0, 4e-2);
+        }
+        check(DType::BF16, &[3], (9, 18, 31), -1.0, 0.0, 4e-2);
     }
+    set_isa(best);
 }
 
 #[test]
 fn integers_wrap_and_bool_is_or_of_ands() {
-    for dtype in [DType::Bool, DType::U8, DType::I8, DType::I16, DType::I32, DType::I64] {
-        for size in [(1, 1, 1), (4, 4, 4), (70, 3, 20), (3, 130, 9), (2, 2, 0)] {
-            check(dtype, &[2], size, 1.0, if dtype == DType::Bool { 1.0 } else { 3.0 }, 0.0);
+    let _turn = alone();
+    let best = isa();
+    for wish in [Isa::Portable, best] {
+        set_isa(wish);
+        for dtype in [DType::Bool, DType::U8, DType::I8, DType::I16, DType::I32, DType::I64] {
+            for size in [(1, 1, 1), (4, 4, 4), (70, 3, 20), (3, 130, 9), (2, 2, 0), (17, 9, 65)] {
+                check(dtype, &[2], size, 1.0, if dtype == DType::Bool { 1.0 } else { 3.0 }, 0.0);
+            }
         }
     }
+    set_isa(best);
     let a = Tensor::new(DType::U8, &[1, 1], &[0, 1], 0, 1);
     let (b, out) = (Tensor::new(DType::U8, &[1, 1], &[0, 1], 0, 1), Tensor::new(DType::U8, &[1, 1], &[0, 1], 0, 1));
     // SAFETY: one element each.
@@ -212,4 +225,40 @@ fn any_number_of_threads_gives_the_same_bits() {
         }
     }
     parallel::set_num_threads(threads);
+}
+
+/// Sums of many products of bytes leave the range of what they are summed in.
+#[test]
+fn bytes_of_any_value_wrap_on_every_instruction_set() {
+    let _turn = alone();
+    let best = isa();
+    for dtype in [DType::I8, DType::U8] {
+        let [a, b] = [(&[19, 300], 1), (&[300, 21], 2)].map(|(sizes, seed)| {
+            let t = Tensor::new(dtype, sizes, &[0, 1], 0, seed);
+            let bytes = t.memory.view_mut(DType::U8, 0, &[sizes[0] * sizes[1]], &[1]).ptr::<u8>();
+            for i in 0..sizes[0] * sizes[1] {
+                // SAFETY: inside the storage.
+                unsafe { *bytes.add(i) = (i * 89 + 128 * seed as usize) as u8 };
+            }
+            t
+        });
+        let results: Vec<Vec<f64>> = [Isa::Portable, best]
+            .into_iter()
+            .map(|wish| {
+                set_isa(wish);
+                let out = Tensor::new(dtype, &[19, 21], &[0, 1], 0, 3);
+                matmul(a.view(), b.view(), out.view_mut(), 7.0, 3.0);
+                out.values()
+            })
+            .collect();
+        assert_eq!(results[0], results[1], "{dtype}");
+        let wide: Vec<i64> = a.values().iter().map(|&v| v as i64).collect();
+        let other: Vec<i64> = b.values().iter().map(|&v| v as i64).collect();
+        let first: i64 = (0..300).map(|l| wide[l] * other[l * 21]).sum();
+        let old = Tensor::new(dtype, &[19, 21], &[0, 1], 0, 3).values()[0] as i64;
+        let expected = 7 * first + 3 * old;
+        let expected = if dtype == DType::I8 { f64::from(expected as i8) } else { f64::from(expected as u8) };
+        assert_eq!(results[0][0], expected, "{dtype}");
+    }
+    set_isa(best);
 }

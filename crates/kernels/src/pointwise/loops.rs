@@ -7,7 +7,9 @@
 
 use super::pair::{self, First, Then};
 use super::{Op, complex, convert};
-use crate::cpu::{Isa, isa};
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+use crate::cpu::Isa;
+use crate::cpu::isa;
 #[cfg(target_arch = "x86_64")]
 use crate::sets::{avx2::for_avx2, avx512::for_avx512};
 use crate::{DType, vmath, vmath64};

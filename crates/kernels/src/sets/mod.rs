@@ -24,7 +24,9 @@ pub(crate) mod simd128;
 mod tests;
 mod wide;
 
-use crate::cpu::{Isa, isa};
+#[allow(unused_imports)] // WebAssembly without simd128 has no arm that names a set
+use crate::cpu::Isa;
+use crate::cpu::isa;
 use crate::lanes::Kernel;
 
 /// Values in a [`Vector`].

@@ -1,5 +1,5 @@
 //! NEON, which every 64-bit ARM has, fused multiply-add included: a vector is four of 32 registers. Nothing is detected
-//! and no function needs a feature of its own. No kernel multiplies bf16 or int8 directly, so none of their dot products is used.
+//! and no function needs a feature of its own; products of bf16 and of bytes, which do, are in `matmul/pairs.rs`.
 #![allow(unsafe_code)]
 
 use super::TileKernel;

@@ -75,7 +75,7 @@ fn other_object(tensors: &[&Tensor], same: &[usize]) -> Option<usize> {
     let size = (4 * tensors.len()).next_power_of_two();
     let mut met: SmallVec<[u32; 256]> = SmallVec::from_elem(EMPTY, size);
     for (i, t) in tensors.iter().enumerate() {
-        let mut at = (t.id() as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) as usize >> 32 & (size - 1);
+        let mut at = ((t.id() as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize & (size - 1);
         while met[at] != EMPTY && !tensors[met[at] as usize].is_same(t) {
             at = (at + 1) & (size - 1);
         }

@@ -1,6 +1,7 @@
 //! Attention, composed of products and softmax; what the kernel supports is one op (`ops::attention` says when).
 
 use crate::dispatch::MemoryFormat;
+use crate::limits::as_size;
 use crate::ops::formulas::{cast, sym};
 use crate::ops::shape::is_expandable_to;
 use crate::{DType, Error, Result, Scalar, Tensor, ops};
@@ -246,7 +247,7 @@ pub(crate) fn transform_bias_rescale_qkv(
     qkv_bias: &Tensor,
     num_heads: i64,
 ) -> Result<(Tensor, Tensor, Tensor)> {
-    let heads = usize::try_from(num_heads).ok().filter(|n| *n > 0);
+    let heads = (num_heads > 0).then(|| as_size(num_heads));
     let (&[b, t, wide], Some(heads)) = (qkv.shape(), heads) else {
         let m = format!("expected [batch, time, 3 * width] and heads, found {:?} and {num_heads}", qkv.shape());
         return Err(Error::argument("_transform_bias_rescale_qkv", m));

@@ -284,7 +284,7 @@ pub(crate) fn kron(a: &Tensor, b: &Tensor) -> Result<Tensor> {
     let at = |t: &Tensor, d: usize| if d + t.ndim() < n { 1 } else { t.shape()[d + t.ndim() - n] };
     let blocks: Vec<usize> = (0..n).flat_map(|d| [at(a, d), 1]).collect();
     let inside: Vec<usize> = (0..n).flat_map(|d| [1, at(b, d)]).collect();
-    let sizes: Vec<usize> = (0..n).map(|d| at(a, d) * at(b, d)).collect();
+    let sizes: Vec<usize> = (0..n).map(|d| at(a, d).saturating_mul(at(b, d))).collect();
     reshape(&ops::mul(&reshape(a, &blocks)?, &reshape(b, &inside)?)?, &sizes)
 }
 

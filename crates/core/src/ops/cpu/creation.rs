@@ -4,6 +4,7 @@ use super::copy_into;
 use crate::dispatch::MemoryFormat;
 use crate::dtype::default_dtype;
 use crate::layout::{Dims, Layout};
+use crate::limits::as_size;
 use crate::ops::lists;
 use crate::ops::shape::{creation as shape, wrap_dims};
 use crate::sym::SymInt;
@@ -279,8 +280,10 @@ pub(crate) fn arange_step(
 }
 
 fn steps_of(op: &'static str, steps: i64) -> Result<usize> {
-    usize::try_from(steps)
-        .map_err(|_| Error::argument(op, format!("the number of steps must not be negative, found {steps}")))
+    if steps < 0 {
+        return Err(Error::argument(op, format!("the number of steps must not be negative, found {steps}")));
+    }
+    Ok(as_size(steps))
 }
 
 pub(crate) fn linspace(

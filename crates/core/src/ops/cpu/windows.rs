@@ -1,6 +1,7 @@
 //! Windows for spectra: weights that fall off toward both ends.
 
 use super::creation::computed;
+use crate::limits::as_size;
 use crate::ops::shape::{creation as shape, need_float};
 use crate::{DType, Device, Error, Result, Tensor};
 use std::f64::consts::PI;
@@ -13,8 +14,10 @@ fn window(
     (dtype, device): (Option<DType>, Option<Device>),
     value: impl Fn(f64, f64) -> f64,
 ) -> Result<Tensor> {
-    let n = usize::try_from(length)
-        .map_err(|_| Error::argument(op, format!("the window's length must not be negative, found {length}")))?;
+    if length < 0 {
+        return Err(Error::argument(op, format!("the window's length must not be negative, found {length}")));
+    }
+    let n = as_size(length);
     let spec = shape::fresh(op, &[n.into()], dtype, device)?;
     need_float(op, spec.dtype)?;
     let period = if periodic { n } else { n.saturating_sub(1) } as f64;

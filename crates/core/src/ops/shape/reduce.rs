@@ -3,6 +3,7 @@
 use super::{need_float, need_float_or_complex, wrap_dim, wrap_dims};
 use crate::dtype::{promote, to_float};
 use crate::layout::Dims;
+use crate::limits::as_size;
 use crate::{DType, Error, ErrorKind, Result, Scalar, Spec, Tensor};
 
 /// The sizes left after reducing `dims`.
@@ -258,7 +259,7 @@ pub(crate) fn trace(op: &'static str, t: &Tensor) -> Result<Spec> {
 /// `histc`.
 pub(crate) fn histc(op: &'static str, t: &Tensor, bins: i64, min: Scalar, max: Scalar) -> Result<Spec> {
     need_float(op, t.dtype())?;
-    let Some(n) = usize::try_from(bins).ok().filter(|&n| n > 0) else {
+    let Some(n) = (bins > 0).then(|| as_size(bins)) else {
         return Err(Error::argument(op, format!("the number of bins must be positive, found {bins}")));
     };
     let (lo, hi) = (min.to_f64(), max.to_f64());

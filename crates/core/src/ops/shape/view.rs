@@ -115,6 +115,7 @@ pub(crate) fn expand(self_: &Tensor, size: &[SymInt], _implicit: bool) -> Result
         sizes.push(match s.to_usize() {
             Some(n) => n,
             None if s == -1i64 && k >= lead => l.sizes()[k - lead],
+            None if s > 0 => as_size(s.hint()),
             None => {
                 let m = format!("the size {s} at position {k} is not allowed: -1 keeps an existing dimension");
                 return Err(Error::argument("expand", m));
@@ -177,6 +178,7 @@ pub(crate) fn slice(
     let d = wrap_dim("slice", dim, l.ndim())?;
     let step = step
         .to_usize()
+        .or_else(|| (step > 0).then(|| as_size(step.hint())))
         .filter(|s| *s > 0)
         .ok_or_else(|| Error::argument("slice", format!("the step must be positive, found {step}")))?;
     let (at, len) = slice_bounds(l.sizes()[d], start, end);
