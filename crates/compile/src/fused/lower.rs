@@ -280,6 +280,7 @@ impl Lowering<'_> {
         let values: Vec<Value> = args.iter().map(Known::value).collect();
         let named: Vec<(Name, Value)> = kwargs.iter().map(|(k, v)| (k.clone(), v.value())).collect();
         let call = Call { module: self.module, node: n, args: values, kwargs: named };
+        let layouts: Vec<Layout> = tensors.iter().map(|p| p.meta.layout().clone()).collect();
         let result = match (node.target(), &args[..]) {
             // A hook may return any tensor of the gradient's sizes.
             (Some(Target::Function(Function::CallHook)), [_, Known::Tensor(grad)]) => {
@@ -301,8 +302,10 @@ impl Lowering<'_> {
             _ => None,
         };
         let writes = schema.is_some_and(|(_, s)| s.mutates());
-        // A buffer has one layout; what gives a tensor another one changes it for every reader.
-        if schema.is_some_and(|(op, _)| op.op().is_some_and(|op| op.has(Tags::INPLACE_VIEW) && op != Aten::DETACH_)) {
+        // A buffer has one layout; what gives a tensor another one (`out=` of an empty one too) changes it for every reader.
+        let relaid = tensors.iter().zip(&layouts).any(|(p, before)| !p.meta.layout().same_geometry(before));
+        let by_tag = |op: Aten| op.has(Tags::INPLACE_VIEW) && op != Aten::DETACH_;
+        if relaid || schema.is_some_and(|(op, _)| op.op().is_some_and(by_tag)) {
             return Err(Error::internal(format!("%{}: a tensor gets another layout in place", node.name())));
         }
         if let Some((op, _)) = schema
