@@ -4,7 +4,7 @@
 //! it compile none of it, and this crate is compiled beside them. Matrices are column-major without gaps.
 //!
 //! Guarantees: no memory is taken without asking (`faer` works in memory reserved here, and running out of it is
-//! [`OutOfMemory`]), and nothing panics on values that are not finite. What differs from LAPACK for matrices that are
+//! [`OutOfMemory`]; a thread keeps up to 4 MiB of it for the next call), and nothing panics on values that are not finite. What differs from LAPACK for matrices that are
 //! singular or not definite is reported, not repaired: the caller has plain loops for those.
 //!
 //! Does not know: batches, strides, signs and pivots as LAPACK numbers them.

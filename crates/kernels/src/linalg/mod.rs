@@ -1,6 +1,6 @@
 //! Matrix decompositions, and what is computed from them.
 //!
-//! One function handles one column-major matrix; [`batched`] runs one over many, in parallel by matrix. Large matrices go
+//! One function handles one column-major matrix; [`batched`] runs one over many, in parallel by matrix. LU is computed here; else large matrices go
 //! to `firebrand-linalg` (if the build has it); small ones, those of LAPACK's special cases (singular, not definite, without full rank) and
 //! Householder reflections of complex numbers are computed by the plain loops here. A matrix's results never depend on
 //! its neighbors in the batch nor on the number of threads.

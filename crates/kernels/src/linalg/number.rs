@@ -99,21 +99,21 @@ macro_rules! real {
                 // By lanes, so that it vectorises: the largest, then where it is.
                 const LANES: usize = 32;
                 let (chunks, rest) = x.as_chunks::<LANES>();
-                let larger = |most: $t, x: $t| if x.abs() > most { x.abs() } else { most };
-                let mut most = rest.iter().fold(0.0, |most, x| larger(most, *x));
-                if !chunks.is_empty() {
-                    let mut largest = [0.0; LANES];
-                    for chunk in chunks {
-                        largest.iter_mut().zip(chunk).for_each(|(most, x)| *most = larger(*most, *x));
-                    }
-                    let mut lanes = LANES;
-                    while lanes > 1 {
-                        lanes /= 2;
-                        (0..lanes).for_each(|i| largest[i] = larger(largest[i], largest[i + lanes]));
-                    }
-                    most = larger(most, largest[0]);
+                if chunks.is_empty() {
+                    return (0..x.len()).fold(0, |most, i| if x[i].abs() > x[most].abs() { i } else { most });
                 }
-                if x.first().is_none_or(|x| x.is_nan()) || most == 0.0 {
+                let larger = |most: $t, x: $t| if x.abs() > most { x.abs() } else { most };
+                let mut largest = [0.0; LANES];
+                for chunk in chunks {
+                    largest.iter_mut().zip(chunk).for_each(|(most, x)| *most = larger(*most, *x));
+                }
+                let mut lanes = LANES;
+                while lanes > 1 {
+                    lanes /= 2;
+                    (0..lanes).for_each(|i| largest[i] = larger(largest[i], largest[i + lanes]));
+                }
+                let most = rest.iter().fold(largest[0], |most, x| larger(most, *x));
+                if x[0].is_nan() || most == 0.0 {
                     return 0;
                 }
                 let here = |x: &$t| x.abs() == most;

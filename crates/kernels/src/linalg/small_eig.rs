@@ -191,7 +191,7 @@ fn iterate<T: Float>(h: &mut Matrix<T>, v: &mut Matrix<T>, norm: T, values: &mut
         };
         let first = (1..end).rev().find(|&l| small(l)).unwrap_or(0);
         if first == last {
-            h[(last, last)] = h[(last, last)] + shifted;
+            h[(last, last)] += shifted;
             values[last] = Complex::new(h[(last, last)].re(), 0.0);
             (end, steps) = (end - 1, 0);
         } else if first + 1 == last {
@@ -215,8 +215,8 @@ fn block<T: Float>(h: &mut Matrix<T>, v: &mut Matrix<T>, k: usize, shifted: T, v
     let p = (h[(k - 1, k - 1)] - h[(k, k)]) * T::from(0.5);
     let q = p * p + w;
     let z = q.abs().root();
-    h[(k, k)] = h[(k, k)] + shifted;
-    h[(k - 1, k - 1)] = h[(k - 1, k - 1)] + shifted;
+    h[(k, k)] += shifted;
+    h[(k - 1, k - 1)] += shifted;
     let x = h[(k, k)];
     if q < T::from(0.0) {
         let (re, im) = ((x + p).re(), z.re());
@@ -250,7 +250,7 @@ fn next_shift<T: Float>(h: &mut Matrix<T>, k: usize, steps: usize, shifted: &mut
     let (x, y, w) = (h[(k, k)], h[(k - 1, k - 1)], h[(k, k - 1)] * h[(k - 1, k)]);
     let shift = |h: &mut Matrix<T>, shifted: &mut T, by: T| {
         (0..=k).for_each(|i| h[(i, i)] = h[(i, i)] - by);
-        *shifted = *shifted + by;
+        *shifted += by;
     };
     if steps % 20 == 10 {
         shift(h, shifted, x);
