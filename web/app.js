@@ -118,7 +118,7 @@ matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
 // ---- drawing
 
 const pad = $("pad"), pen = pad.getContext("2d", { willReadFrequently: true });
-const PEN = 24; // pixels of the drawing area
+const PEN = 40; // pixels of the drawing area: strokes about as thick as in the digits it learns
 let stroke = null, asked = 0, pixels = null;
 
 function clearPad() {
@@ -239,13 +239,17 @@ function showSample({ pixels: image, label }) {
 
 async function open(file) {
   if (!file) return;
+  $("problem").hidden = true;
   $("about").textContent = `Reading ${file.name} …`;
   const bytes = new Uint8Array(await file.arrayBuffer());
   ask("open", { bytes, name: file.name }, [bytes.buffer]);
 }
 
 $("file").addEventListener("change", (event) => open(event.target.files[0]));
-$("own").addEventListener("click", () => ask("show"));
+$("own").addEventListener("click", () => {
+  $("problem").hidden = true;
+  ask("show");
+});
 for (const kind of ["dragenter", "dragover"])
   addEventListener(kind, (event) => {
     event.preventDefault();

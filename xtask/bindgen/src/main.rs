@@ -10,6 +10,8 @@ fn main() -> ExitCode {
         return ExitCode::from(2);
     };
     let mut bindgen = Bindgen::new();
+    // `await init()` finds the module beside its JavaScript.
+    bindgen.omit_default_module_path(false);
     let written = bindgen.input_path(module).web(true).and_then(|b| b.generate(folder));
     match written {
         Ok(()) => ExitCode::SUCCESS,
