@@ -22,7 +22,7 @@ use super::{BackwardOptions, api};
 use crate::capture::{self, Bound};
 use crate::dispatch::{Interpreter, Next, Op, Outputs, Value, push_inner_layer};
 use crate::ops::devices;
-use crate::random::{Generator, get_rng_state, with_generator};
+use crate::random::{Generator, fork_rng, get_rng_state, with_generator};
 use crate::slot::{Slot, SlotGuard};
 use crate::state::{self, ModeGuard};
 use crate::warnings::warn;
@@ -391,19 +391,24 @@ impl Interpreter for LastOp {
 
 /// The tensors among arguments, in order.
 fn tensors_of(args: &[Value]) -> Vec<&Tensor> {
-    let of = |v| match v {
-        &Value::Tensor(ref t) => std::slice::from_ref(t).iter().collect::<Vec<_>>(),
-        Value::Tensors(list) => list.iter().collect(),
-        Value::OptTensors(list) => list.iter().flatten().collect(),
-        _ => Vec::new(),
-    };
-    args.iter().flat_map(of).collect()
+    let mut all = Vec::new();
+    for arg in args {
+        match arg {
+            Value::Tensor(t) => all.push(t),
+            Value::Tensors(list) => all.extend(list),
+            Value::OptTensors(list) => all.extend(list.iter().flatten()),
+            _ => {}
+        }
+    }
+    all
 }
 
 /// Which inputs an op saves before anything else, found by recording it on tensors without data; `None` if that cannot be told: the
-/// op writes its inputs, or what it does depends on their values.
+/// op writes its inputs, is registered from outside (its code must not run more often than asked for), is called inside a transform,
+/// or does what depends on values. Nobody notices: neither layers, hooks and profiler nor the random state.
 fn saved_inputs(op: Op, args: &[Value], inputs: &[&Tensor]) -> Option<Vec<usize>> {
-    if op.schema().mutates() || !inputs.iter().any(|t| t.requires_grad()) {
+    let foreign = !op.name().starts_with("aten::") || state::is(state::LEVEL);
+    if foreign || op.schema().mutates() || !inputs.iter().any(|t| t.requires_grad()) {
         return None;
     }
     let mut outlines = Vec::with_capacity(inputs.len());
@@ -417,9 +422,9 @@ fn saved_inputs(op: Op, args: &[Value], inputs: &[&Tensor]) -> Option<Vec<usize>
         on_meta.push(match arg {
             Value::Tensor(t) => Value::Tensor(outline(t)?),
             Value::Tensors(list) => Value::Tensors(list.iter().map(&mut outline).collect::<Option<_>>()?),
-            Value::OptTensors(list) => {
-                Value::OptTensors(list.iter().map(|t| t.as_ref().map_or(Some(None), |t| outline(t).map(Some))).collect::<Option<_>>()?)
-            }
+            Value::OptTensors(list) => Value::OptTensors(
+                list.iter().map(|t| t.as_ref().map_or(Some(None), |t| outline(t).map(Some))).collect::<Option<_>>()?,
+            ),
             other => other.clone(),
         });
     }
@@ -434,8 +439,8 @@ fn saved_inputs(op: Op, args: &[Value], inputs: &[&Tensor]) -> Option<Vec<usize>
         |t: &Tensor| Ok(t.clone()),
     );
     let _scope = scope.ok()?;
-    let _alone = ModeGuard::new(0, state::LAYERS | state::INNER);
-    op.info().call(&on_meta).ok()?;
+    let _alone = ModeGuard::new(0, state::LAYERS | state::APART | state::CREATION | state::DUAL);
+    fork_rng(|| op.info().call(&on_meta)).ok()?;
     let saved = std::mem::take(&mut *saved.lock().unwrap_or_else(|e| e.into_inner()));
     Some(saved.into_iter().map_while(|k| k).collect())
 }
