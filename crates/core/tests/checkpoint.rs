@@ -1,4 +1,4 @@
-//! Cases E-28 to E-40 of docs/behaviour/autograd.md: checkpointing.
+//! Cases E-28 to E-40 and E-50 of docs/behaviour/autograd.md: checkpointing.
 #![allow(clippy::unwrap_used)]
 
 #[macro_use]
@@ -408,4 +408,43 @@ fn contexts_surround_both_runs() {
     y.backward();
     assert_eq!(*marks.lock().unwrap(), ["forward", "recompute"]);
     close(&grad(&x), &[-1f64.sin().sin() * 1f64.cos()]);
+}
+
+/// E-50: layers below autograd do not see an op of which the rerun needs only the inputs; without early stop they do.
+#[test]
+fn an_op_whose_inputs_complete_a_rerun_does_not_run() {
+    struct Seen(Mutex<Vec<Op>>);
+    impl Interpreter for Seen {
+        fn call(&self, op: Op, args: &[Boxed], next: Next<'_>) -> Result<Outputs> {
+            self.0.lock().unwrap().push(op);
+            next.call(op, args)
+        }
+    }
+    type Function = fn(&Tensor) -> Result<Tensor>;
+    // The function, its last op, whether that runs again, and the derivative at 0.5.
+    let (sin, cos) = 0.5f64.sin_cos();
+    let cases: [(Function, Op, bool, f64); 5] = [
+        (|x| x.try_tan()?.try_atan()?.try_asinh(), Op::ASINH, false, 1.25f64.sqrt().recip()),
+        (|x| x.try_asinh(), Op::ASINH, false, 1.25f64.sqrt().recip()),
+        // Two inputs are missing at once.
+        (|x| x.try_sin()?.try_atan2(x), Op::ATAN2, false, (0.5 * cos - sin) / (0.25 + sin * sin)),
+        // What is saved is the result, so the op has to run.
+        (|x| x.try_exp(), Op::EXP, true, 0.5f64.exp()),
+        // Nothing after the first op is recorded.
+        (|x| no_grad(|| x.try_asinh())?.try_add(&x.try_exp()?), Op::EXP, true, 0.5f64.exp()),
+    ];
+    for (k, (f, last, runs, expected)) in cases.into_iter().enumerate() {
+        for early_stop in [true, false] {
+            let x = leaf(0.5);
+            let y = one(f, &x, &CheckpointOptions { early_stop, ..Default::default() });
+            let seen = Arc::new(Seen(Mutex::default()));
+            let guard = push_inner_layer(seen.clone());
+            y.backward();
+            drop(guard);
+            let count = seen.0.lock().unwrap().iter().filter(|op| **op == last).count();
+            let expected_count = usize::from(runs || !early_stop);
+            assert_eq!(count, expected_count, "E-50: case {k}, early stop {early_stop}: {:?}", seen.0);
+            close(&grad(&x), &[expected]);
+        }
+    }
 }

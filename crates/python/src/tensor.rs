@@ -18,7 +18,7 @@ use pyo3::exceptions::{PyIndexError, PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::pyclass::CompareOp;
-use pyo3::types::{PyDict, PyList, PyTuple, PyType};
+use pyo3::types::{PyDict, PyFloat, PyList, PyTuple, PyType};
 use pyo3::{PyTraverseError, PyVisit};
 use std::sync::atomic::AtomicPtr;
 use std::sync::atomic::Ordering::Relaxed;
@@ -325,8 +325,12 @@ impl PyTensor {
         Ok(self.tensor.try_scalar_value().raise()?.to_i64())
     }
 
-    fn __int__(&self) -> PyResult<i64> {
-        self.single().map(Scalar::to_i64)
+    /// As Python converts the number: what is not finite is refused, and large numbers stay exact.
+    fn __int__<'py>(&self, py: Python<'py>) -> PyResult<Any<'py>> {
+        match self.single()? {
+            Scalar::Float(x) => PyFloat::new(py, x).call_method0("__int__"),
+            s => convert::number(py, Scalar::Int(s.to_i64())),
+        }
     }
 
     fn __float__(&self) -> PyResult<f64> {

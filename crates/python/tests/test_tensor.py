@@ -39,6 +39,14 @@ class Cases:
             raised(lambda: m.tensor([m])),
         ]
 
+    def whole_numbers(m):
+        finite = [1.9, -2.5, 1e30, 2.0**70]
+        return [
+            [int(m.tensor([x], dtype=m.float64)) for x in finite],
+            [int(m.tensor(x)) for x in (7, True)],
+            [raised(lambda x=x: int(m.tensor([x])))[:1] for x in (float("nan"), float("inf"), -float("inf"))],
+        ]
+
     def description(m):
         t = m.zeros(2, 3, 4).transpose(0, 2)
         return [

@@ -222,7 +222,9 @@ impl Fuser<'_> {
                 more.iter_mut().zip(&self.before[from]).for_each(|(m, b)| *m |= b);
             }
         }
-        for j in 0..self.before.len() {
+        // A new kernel is the last one: nothing waits for it yet.
+        let behind = if target.is_none() { k..k + 1 } else { 0..self.before.len() };
+        for j in behind {
             if j == k || has(&self.before[j], k) {
                 self.before[j].iter_mut().zip(&more).for_each(|(b, m)| *b |= m);
             }

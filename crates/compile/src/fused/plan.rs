@@ -65,7 +65,9 @@ pub(super) fn plan(module: &GraphModule, given: &[Given], options: &FusedOptions
 struct Planner<'a> {
     lowered: &'a Lowered,
     kernels: &'a [Kernel],
-    /// For each buffer, the first and the last kernel that has to do with it; outputs live on.
+    /// For each buffer, the first kernel that writes it, if any does.
+    first: Vec<usize>,
+    /// For each buffer, the last kernel that has to do with it; outputs live on.
     last: Vec<usize>,
     /// Outputs that one result alone shows, made here: the last kernel that has to do with each, and its place.
     early: Vec<(usize, usize)>,
@@ -79,7 +81,7 @@ impl<'a> Planner<'a> {
     fn new(lowered: &'a Lowered, kernels: &'a [Kernel]) -> Planner<'a> {
         let n = lowered.buffers.len();
         let (mut last, mut visible, mut pinned) = (vec![0; n], vec![false; n], vec![false; n]);
-        let mut writer = vec![usize::MAX; n];
+        let (mut first, mut writer) = (vec![usize::MAX; n], vec![usize::MAX; n]);
         for (k, kernel) in kernels.iter().enumerate() {
             for &i in &kernel.items {
                 let item = &lowered.items[i];
@@ -88,6 +90,7 @@ impl<'a> Planner<'a> {
                     visible[l.buffer] |= writer[l.buffer] != k;
                 });
                 item.each_write(&mut |b| {
+                    first[b] = first[b].min(k);
                     last[b] = k;
                     writer[b] = k;
                 });
@@ -123,12 +126,18 @@ impl<'a> Planner<'a> {
             visible[b] |= !matches!(buffer.origin, Origin::Made);
             pinned[b] |= matches!(buffer.origin, Origin::Constant(_));
         }
-        Planner { lowered, kernels, last, early, visible, pinned }
+        Planner { lowered, kernels, first, last, early, visible, pinned }
     }
 
     fn plan(self, given: &[Given], options: &FusedOptions) -> Plan {
         let mut stats = PlanStats { nodes: self.lowered.nodes, ..PlanStats::default() };
         let mut steps = Vec::with_capacity(self.kernels.len());
+        let mut dead: Vec<Vec<BufferId>> = vec![Vec::new(); self.kernels.len()];
+        for (b, &k) in self.last.iter().enumerate() {
+            if let Some(list) = dead.get_mut(k) {
+                list.push(b);
+            }
+        }
         for (k, kernel) in self.kernels.iter().enumerate() {
             let first = &self.lowered.items[kernel.items[0]];
             let step = match &first.work {
@@ -142,11 +151,10 @@ impl<'a> Planner<'a> {
                     self.kernel(k, kernel, options, &mut stats)
                 }
             };
-            let dead: Vec<BufferId> = (0..self.lowered.buffers.len()).filter(|&b| self.last[b] == k).collect();
             if let Step::Kernel { names, emitted, .. } = &step {
                 debug!(target: "firebrand::fusion", kernel = k, %names, instructions = emitted.program.len(), "kernel");
             }
-            steps.push((step, dead));
+            steps.push((step, std::mem::take(&mut dead[k])));
         }
         debug!(target: "firebrand::fusion", nodes = stats.nodes, kernels = stats.kernels, calls = stats.calls, "plan");
         let l = self.lowered;
@@ -196,11 +204,7 @@ impl<'a> Planner<'a> {
 
     /// Whether an earlier kernel made the buffer, so that this one writes into it.
     fn writes_again(&self, k: usize, b: BufferId) -> bool {
-        let mut earlier = false;
-        for before in &self.kernels[..k] {
-            before.items.iter().for_each(|&i| self.lowered.items[i].each_write(&mut |w| earlier |= w == b));
-        }
-        earlier
+        self.first[b] < k
     }
 
     /// A buffer of the same kind that this kernel is the last to read, place by place.

@@ -21,8 +21,10 @@ use super::saved_scopes::faithful_hooks;
 use super::{BackwardOptions, api};
 use crate::capture::{self, Bound};
 use crate::dispatch::{Interpreter, Next, Op, Outputs, Value, push_inner_layer};
-use crate::random::{Generator, get_rng_state, with_generator};
+use crate::ops::devices;
+use crate::random::{Generator, fork_rng, get_rng_state, with_generator};
 use crate::slot::{Slot, SlotGuard};
+use crate::state::{self, ModeGuard};
 use crate::warnings::warn;
 use crate::{Error, ErrorKind, Result, Tensor};
 use std::panic::{AssertUnwindSafe, Location, catch_unwind, resume_unwind};
@@ -273,14 +275,12 @@ impl Frame {
             .map(|s| s.clone().unpack_input()?.ok_or_else(|| Error::from(ErrorKind::CheckpointDoubleUnpack)))
             .collect::<Result<_>>()?;
         let expected = self.saves.lock().unwrap_or_else(|e| e.into_inner()).clone();
-        let found: Arc<Mutex<Vec<(InputMetadata, Tensor)>>> = Arc::default();
+        let found: Arc<Mutex<Recomputed>> = Arc::default();
         let (list, needed) = (found.clone(), expected.len());
         let stop = self.early_stop && cfg!(panic = "unwind");
         let scope = faithful_hooks(
             move |t| {
-                // What has no history is handed out as it is: a custom function finds the very tensor that it saved.
-                let kept = if t.requires_grad() { t.detach() } else { t.clone() };
-                let saved = (InputMetadata::of(t), kept);
+                let saved = recomputed(t);
                 let mut list = list.lock().unwrap_or_else(|e| e.into_inner());
                 if !stop || list.len() < needed {
                     list.push(saved);
@@ -293,7 +293,9 @@ impl Frame {
         )?;
         let journal = self.journal.as_ref().map(|_| Journal::default());
         let mut run = || {
+            let watched = stop && state::is(state::INNER);
             let _journal = journal.clone().map(|j| push_inner_layer(Arc::new(j)));
+            let _last = watched.then(|| push_inner_layer(Arc::new(LastOp { found: found.clone(), needed })));
             self.bound.run(|| (self.function)(&inputs)).map(drop)
         };
         let call = || {
@@ -352,6 +354,95 @@ impl Frame {
         }
         Ok(())
     }
+}
+
+/// What a rerun saved so far, in order.
+type Recomputed = Vec<(InputMetadata, Tensor)>;
+
+/// A tensor as a rerun keeps it. What has no history is handed out as it is: a custom function finds the very tensor that it saved.
+fn recomputed(t: &Tensor) -> (InputMetadata, Tensor) {
+    (InputMetadata::of(t), if t.requires_grad() { t.detach() } else { t.clone() })
+}
+
+/// Stops a rerun before an op of which only the inputs are needed, so that no layer below autograd sees an op whose result nobody
+/// reads. Without such layers it is not there: the op then runs, and saving its inputs stops the rerun.
+struct LastOp {
+    found: Arc<Mutex<Recomputed>>,
+    needed: usize,
+}
+
+impl Interpreter for LastOp {
+    fn call(&self, op: Op, args: &[Value], next: Next<'_>) -> Result<Outputs> {
+        let missing = self.needed.saturating_sub(self.found.lock().unwrap_or_else(|e| e.into_inner()).len());
+        let inputs = tensors_of(args);
+        if missing > 0
+            && missing <= inputs.len()
+            && is_grad_enabled()
+            && let Some(saved) = saved_inputs(op, args, &inputs)
+            && missing <= saved.len()
+        {
+            let mut found = self.found.lock().unwrap_or_else(|e| e.into_inner());
+            found.extend(saved[..missing].iter().map(|&k| recomputed(inputs[k])));
+            return Err(ErrorKind::CheckpointEarlyStop.into());
+        }
+        next.call(op, args)
+    }
+}
+
+/// The tensors among arguments, in order.
+fn tensors_of(args: &[Value]) -> Vec<&Tensor> {
+    let mut all = Vec::new();
+    for arg in args {
+        match arg {
+            Value::Tensor(t) => all.push(t),
+            Value::Tensors(list) => all.extend(list),
+            Value::OptTensors(list) => all.extend(list.iter().flatten()),
+            _ => {}
+        }
+    }
+    all
+}
+
+/// Which inputs an op saves before anything else, found by recording it on tensors without data; `None` if that cannot be told: the
+/// op writes its inputs, is registered from outside (its code must not run more often than asked for), is called inside a transform,
+/// or does what depends on values. Nobody notices: neither layers, hooks and profiler nor the random state.
+fn saved_inputs(op: Op, args: &[Value], inputs: &[&Tensor]) -> Option<Vec<usize>> {
+    let foreign = !op.name().starts_with("aten::") || state::is(state::LEVEL);
+    if foreign || op.schema().mutates() || !inputs.iter().any(|t| t.requires_grad()) {
+        return None;
+    }
+    let mut outlines = Vec::with_capacity(inputs.len());
+    let mut outline = |t: &Tensor| -> Option<Tensor> {
+        let made = devices::outline(t).ok()?.try_requires_grad_(t.requires_grad()).ok()?;
+        outlines.push(made.clone());
+        Some(made)
+    };
+    let mut on_meta = Vec::with_capacity(args.len());
+    for arg in args {
+        on_meta.push(match arg {
+            Value::Tensor(t) => Value::Tensor(outline(t)?),
+            Value::Tensors(list) => Value::Tensors(list.iter().map(&mut outline).collect::<Option<_>>()?),
+            Value::OptTensors(list) => Value::OptTensors(
+                list.iter().map(|t| t.as_ref().map_or(Some(None), |t| outline(t).map(Some))).collect::<Option<_>>()?,
+            ),
+            other => other.clone(),
+        });
+    }
+    // Positions among the outlines; `None` for what is no input.
+    let saved: Arc<Mutex<Vec<Option<usize>>>> = Arc::default();
+    let (list, known) = (saved.clone(), outlines.clone());
+    let scope = faithful_hooks(
+        move |t| {
+            list.lock().unwrap_or_else(|e| e.into_inner()).push(known.iter().position(|o| o.is_same(t)));
+            Ok(t.detach())
+        },
+        |t: &Tensor| Ok(t.clone()),
+    );
+    let _scope = scope.ok()?;
+    let _alone = ModeGuard::new(0, state::LAYERS | state::APART | state::CREATION | state::DUAL);
+    fork_rng(|| op.info().call(&on_meta)).ok()?;
+    let saved = std::mem::take(&mut *saved.lock().unwrap_or_else(|e| e.into_inner()));
+    Some(saved.into_iter().map_while(|k| k).collect())
 }
 
 /// The reentrant variant as a custom function.

@@ -177,7 +177,7 @@ fn positions(op: Op, of: &Tensor, at: usize, mask: &Tensor) -> Result<Vec<Option
     (0..mask.ndim()).map(|_| Tensor::try_empty(Spec::new(&[found], DType::I64, Device::Meta)?).map(Some)).collect()
 }
 
-fn outline(t: &Tensor) -> Result<Tensor> {
+pub(crate) fn outline(t: &Tensor) -> Result<Tensor> {
     if t.is_meta() {
         return Ok(t.clone());
     }
