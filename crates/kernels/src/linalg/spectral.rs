@@ -8,6 +8,8 @@ use crate::{Complex, DType};
 const SMALL_EIGH: usize = 24;
 const SMALL_SVD: usize = 12;
 pub(super) const SMALL_EIG: usize = 80;
+/// Up to this size the order of eigenvalues in f32 is worth more than speed.
+const FEW_EIG: usize = 16;
 
 /// The power of two next to the largest element, or `None` if there is one that is not finite: matrices are divided by it,
 /// so that squares neither overflow nor vanish.
@@ -88,9 +90,11 @@ pub fn svd<T: Number>(a: &[T], m: usize, n: usize, u: &mut [T], s: &mut [f64], v
 /// of norm 1 and, those that are complex, with a real largest component. Returns 0, or `n` if nothing converged.
 pub fn eig<T: Number>(a: &[T], n: usize, values: &mut [Complex<f64>], vectors: &mut [Complex<f64>]) -> i32 {
     let Some(scale) = scale(a.iter().copied()) else { return n as i32 };
-    if n <= SMALL_EIG && !T::COMPLEX {
-        // In the precision of the matrix: in which order values converge depends on it.
-        let info = if T::DTYPE == DType::F32 {
+    // In the precision of the matrix: in which order values converge depends on it. That of few values in f32 is PyTorch's
+    // more often in the library's iteration.
+    let single = T::DTYPE == DType::F32;
+    if n <= SMALL_EIG && !T::COMPLEX && !(single && n <= FEW_EIG && LIBRARY) {
+        let info = if single {
             let a: Vec<f32> = collected(a.iter().map(|x| (x.re() / scale) as f32));
             small_eig::eig(&a, n, values, vectors)
         } else {
