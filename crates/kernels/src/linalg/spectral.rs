@@ -90,8 +90,8 @@ pub fn svd<T: Number>(a: &[T], m: usize, n: usize, u: &mut [T], s: &mut [f64], v
 /// of norm 1 and, those that are complex, with a real largest component. Returns 0, or `n` if nothing converged.
 pub fn eig<T: Number>(a: &[T], n: usize, values: &mut [Complex<f64>], vectors: &mut [Complex<f64>]) -> i32 {
     let Some(scale) = scale(a.iter().copied()) else { return n as i32 };
-    // In the precision of the matrix: in which order values converge depends on it. That of few values in f32 is PyTorch's
-    // more often in the library's iteration.
+    // In the precision of the matrix: in which order values converge depends on it. For small matrices of f32 the library's
+    // order agrees with PyTorch's more often.
     let single = T::DTYPE == DType::F32;
     if n <= SMALL_EIG && !T::COMPLEX && !(single && n <= FEW_EIG && LIBRARY) {
         let info = if single {
