@@ -19,9 +19,9 @@ use std::path::{Path, PathBuf};
 enum Recompute {
     /// Every numbered module (layers.0, layers.1, …); only its inputs are saved
     Blocks,
-    /// Activations, norms and products of elements, which cost little time
+    /// Activations, norms and element-wise ops, which take little time
     Cheap,
-    /// These, and the wide products inside blocks that only they read, in all blocks but the last
+    /// The same, and the wide matrix products inside blocks whose results only they read, in all blocks but the last
     Wide,
     /// Nothing
     Nothing,
@@ -54,7 +54,7 @@ pub(crate) struct AdaptOptions {
     /// Quantize the frozen weights of linear layers to this many bits: 8 or 4
     #[arg(long, value_name = "BITS", value_parser = ["8", "4"])]
     quantize: Option<String>,
-    /// Compute this again in the backward pass instead of keeping it [default: wide with adapters, nothing without]
+    /// What to recompute in the backward pass instead of saving it [default: wide with adapters, nothing without]
     #[arg(long, value_name = "WHAT", conflicts_with = "compile")]
     recompute: Option<Recompute>,
     /// Store tensors saved for backward in bfloat16 or on disk

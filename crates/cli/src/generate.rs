@@ -32,7 +32,7 @@ pub(crate) struct Options {
     /// Continue these token ids, separated by commas, instead of a text, and print ids
     #[arg(long, value_name = "ID,ID…", value_delimiter = ',', required = cfg!(not(feature = "text")))]
     ids: Option<Vec<i64>>,
-    /// How many tokens at most [default: 64, or as many as the model has room for]
+    /// Maximum number of tokens to generate [default: 64, or as many as the model has room for]
     #[arg(short = 'n', long, value_name = "N")]
     max_new_tokens: Option<usize>,
     /// Token ids that end the text, separated by commas [default: the tokenizer's end-of-text tokens]

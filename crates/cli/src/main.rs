@@ -29,18 +29,21 @@ use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
 use refusal::{Done, Refusal, printable};
 use std::process::ExitCode;
 
+/// Where the help of a command lists what every command accepts: behind its own options.
+const GLOBAL: &str = "Global options";
+
 /// PyTorch's autograd stack in Rust.
 #[derive(Parser)]
 #[command(name = "firebrand", version)]
 struct Cli {
     /// Number of threads [default: FIREBRAND_NUM_THREADS, or one per core]
-    #[arg(long, global = true, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    #[arg(long, global = true, help_heading = GLOBAL, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
     /// Print results and errors only: no progress, notes or warnings
-    #[arg(short, long, global = true, conflicts_with = "verbose")]
+    #[arg(short, long, global = true, help_heading = GLOBAL, conflicts_with = "verbose")]
     quiet: bool,
     /// Print log messages of the libraries; repeat for more detail. RUST_LOG sets levels per target
-    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    #[arg(short, long, global = true, help_heading = GLOBAL, action = clap::ArgAction::Count)]
     verbose: u8,
     #[command(subcommand)]
     command: Command,

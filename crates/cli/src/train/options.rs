@@ -133,7 +133,7 @@ pub(crate) struct Options {
     /// Read settings from a TOML file whose keys are long option names; the command line takes precedence
     #[arg(long, value_name = "RUN.toml", help_heading = "Run")]
     pub(super) config: Option<PathBuf>,
-    /// Take three steps, report parameters, memory, number of steps and time, and write nothing
+    /// Run three steps, report parameters, memory, number of steps and time, and write nothing
     #[arg(long, help_heading = "Run")]
     pub(super) dry_run: bool,
     /// Print the result as JSON

@@ -12,15 +12,15 @@ use std::time::Duration;
 
 /// Arguments about many processes.
 #[derive(Clone, Debug, Default, clap::Args)]
-#[command(next_help_heading = "Many processes (under mpirun)")]
+#[command(next_help_heading = "Distributed training (under mpirun)")]
 pub(crate) struct RankOptions {
-    /// Parts of a step that are computed on their own; results depend on their number alone, not on how many processes share them [default: one for each process]
+    /// Number of independent parts of a step; results depend on it alone, not on the number of processes that share them [default: one per process]
     #[arg(long, value_name = "S", value_parser = clap::value_parser!(u32).range(1..=65536))]
     pub(super) shards: Option<u32>,
-    /// With 1, every process keeps only its part of the optimizer's state
+    /// ZeRO stage: 1 partitions the optimizer's state among the processes
     #[arg(long, value_name = "STAGE", default_value = "0", value_parser = ["0", "1"])]
     pub(super) zero: String,
-    /// Round gradients to this dtype before they are added up: half the bytes between processes
+    /// Send gradients in this dtype, which halves the traffic between processes
     #[arg(long, value_name = "DTYPE", value_parser = ["bf16", "f16"])]
     pub(super) wire: Option<String>,
     /// Compare the state of all processes, bit for bit, every N steps
@@ -33,7 +33,7 @@ pub(crate) struct RankOptions {
 /// How the processes find each other.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct JoinOptions {
-    /// Seconds that processes wait for each other before the run fails
+    /// Seconds to wait for other processes before the run fails
     #[arg(long, value_name = "SEC", default_value_t = 120, value_parser = clap::value_parser!(u64).range(1..))]
     timeout: u64,
     /// MPI library to open [default: FIREBRAND_MPI, or that of the launcher]

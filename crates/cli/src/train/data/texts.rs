@@ -24,9 +24,9 @@ const SHOWN: usize = 80;
 /// How texts become rows of one length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Rows {
-    /// End to end, cut where a row is full
+    /// Texts one after another, split wherever a row is full
     Packed,
-    /// One text a row, with padding behind it
+    /// One text per row, padded at the end
     Padded,
 }
 
@@ -36,16 +36,16 @@ pub(crate) struct TextOptions {
     /// Tokenizer of a language model (tokenizer.json); --data is then a text (.txt), or JSON lines with `text`, with `prompt` and `completion`, or with `messages`
     #[arg(long, value_name = "FILE", help_heading = "Texts")]
     pub(crate) tokenizer: Option<PathBuf>,
-    /// Text around a prompt, in which `{prompt}`, or any field of the line, stands for its value; for messages, text around one of them with `{role}` and `{content}`
+    /// Template for prompts: `{prompt}`, or any other field of the line in braces, is replaced by its value; for messages, the template of one of them, with `{role}` and `{content}`
     #[arg(long, value_name = "TEXT", help_heading = "Texts", requires = "tokenizer")]
     pub(crate) template: Option<String>,
-    /// How texts become rows [default: packed for plain texts, padded for prompts and messages]
+    /// How to split texts into rows [default: packed for plain texts, padded for prompts and messages]
     #[arg(long, value_name = "HOW", help_heading = "Texts", requires = "tokenizer")]
     pub(crate) rows: Option<Rows>,
-    /// Tokens of a row [default: what the program was exported for, or the longest text, or 256 if packed]
+    /// Tokens per row [default: the length the program was exported for, or the longest text, or 256 if packed]
     #[arg(long, value_name = "N", help_heading = "Texts", requires = "tokenizer", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) length: Option<u32>,
-    /// Token behind every text and completion [default: the tokenizer's usual one]
+    /// Token appended to every text and completion [default: the tokenizer's end-of-text token]
     #[arg(long, value_name = "TOKEN", help_heading = "Texts", requires = "tokenizer")]
     pub(crate) end_token: Option<String>,
 }
