@@ -18,13 +18,18 @@ pub(crate) struct Leaves<'a> {
 impl<'a> Leaves<'a> {
     pub(crate) fn of(tree: &'a impl TensorTree) -> Leaves<'a> {
         let mut leaves = Leaves::default();
-        tree.visit(&mut |leaf| match leaf {
-            Leaf::Tensor(t) | Leaf::Index(t) => leaves.tensors.push(t),
-            Leaf::Number(n) => leaves.numbers.push(n),
-            Leaf::Size(n) => leaves.sizes.push(n),
-            Leaf::Host(h) => leaves.hosts.push(h),
-            Leaf::Shared(c) => leaves.cells.push(c),
-            _ => {}
+        tree.visit(&mut |leaf| {
+            if let Leaf::Tensor(t) | Leaf::Index(t) = leaf {
+                leaves.tensors.push(t);
+                return;
+            }
+            match leaf {
+                Leaf::Number(n) => leaves.numbers.push(n),
+                Leaf::Size(n) => leaves.sizes.push(n),
+                Leaf::Host(h) => leaves.hosts.push(h),
+                Leaf::Shared(c) => leaves.cells.push(c),
+                _ => {}
+            }
         });
         leaves
     }

@@ -149,6 +149,8 @@ pub(super) fn run(code: Code, inputs: &[Operand], outputs: &[ViewMut]) {
     let columns = code.sinks.iter().any(|s| matches!(s, Sink::Columns(_)));
     let tiles = if code.folds || columns {
         Geometry::in_rows(sizes, &strides).tiles_of_rows(if code.folds { 1 } else { TILE })
+    } else if let [n] = sizes {
+        Tiles::of_line(*n, &strides, TILE)
     } else {
         Geometry::new(sizes, &strides, 0).tiles(TILE, SIDE)
     };
