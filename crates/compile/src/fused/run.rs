@@ -35,7 +35,7 @@ pub(super) fn run(
 ) -> Result<Vec<Value>> {
     let _plain = set_grad_enabled(false).scoped();
     // Lists are filled where they are: to collect them would move all the room they have.
-    let mut f = Frame { plan, module, call, tensors: SmallVec::new(), late: vec![None; plan.late] };
+    let mut f = Frame { plan, module, call, tensors: SmallVec::new(), late: (0..plan.late).map(|_| None).collect() };
     for b in &plan.buffers {
         f.tensors.push(match &b.origin {
             Origin::Input(k) => match input(*k) {

@@ -333,7 +333,7 @@ fn kept_gradient_and_a_quiet_write(how: &How) {
     }
 }
 
-/// A node hook that is removed by a tensor hook of the same pass.
+/// A node hook that is removed by a hook behind it: it runs in the first pass only.
 fn node_hook_removed_in_the_pass(how: &How) {
     let log = how.log.clone();
     let f = how.compile(move |x: &Tensor| {
@@ -345,8 +345,8 @@ fn node_hook_removed_in_the_pass(how: &How) {
             Ok(None)
         });
         let log = log.clone();
-        z.register_hook(move |g: &Tensor| {
-            log.see("z", g);
+        x.register_hook(move |g: &Tensor| {
+            log.see("x", g);
             handle.remove();
         });
         z

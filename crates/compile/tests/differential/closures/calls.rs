@@ -38,7 +38,7 @@ pub(super) fn call(program: &Program, f: Callable<'_>, k: usize, log: &Log) -> s
             Alias::Detached => w = x.detach(),
         }
         let see = log.clone();
-        let given = leaves[1].try_register_hook(move |g: &Tensor| see.see("given", Some(g))).map_err(text)?;
+        let given = leaves[1].try_register_hook(move |g: &Tensor| see.see("0 given", Some(g))).map_err(text)?;
         let arguments = (x, y, w, cell, number, given);
         return match program.outside == Outside::Quiet && k % 2 == 1 {
             true => no_grad(|| engine(program, f, &leaves, &arguments, log)),
