@@ -241,7 +241,8 @@ mod tests {
         for n in [1, 2, 63, 512, 513, 1024, 1025, 5000] {
             for steps in [[1, 1], [1, 0], [3, 1], [2, 5]] {
                 let strides: [&[usize]; 2] = [&steps[..1], &steps[1..]];
-                let (long, short) = (Geometry::new(&[n], &strides, 0).tiles(1024, 32), Tiles::of_line(n, &strides, 1024));
+                let (long, short) =
+                    (Geometry::new(&[n], &strides, 0).tiles(1024, 32), Tiles::of_line(n, &strides, 1024));
                 assert_eq!((long.count, long.capacity()), (short.count, short.capacity()), "{n}");
                 for t in 0..long.count {
                     let (a, b) = (long.tile(t), short.tile(t));

@@ -78,11 +78,7 @@ fn other_object(tensors: &[&Tensor], same: &[usize]) -> Option<usize> {
 
 /// The same by a table of the objects met so far, at most a quarter full; its length is a power of two. It holds one more than their places.
 #[inline(always)]
-fn other_of<N: Copy + TryFrom<usize> + Into<u64>>(
-    tensors: &[&Tensor],
-    same: &[usize],
-    met: &mut [N],
-) -> Option<usize> {
+fn other_of<N: Copy + TryFrom<usize> + Into<u64>>(tensors: &[&Tensor], same: &[usize], met: &mut [N]) -> Option<usize> {
     let mask = met.len() - 1;
     for (i, (t, expected)) in tensors.iter().zip(same).enumerate() {
         let mut at = ((t.id() as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize & mask;
