@@ -1,5 +1,5 @@
 //! Several of these at once: hooks, views, writes, regions without recording, breaks, transforms, sizes, meta tensors, checkpoint
-//!
+//!
 
 use crate::functions::Double;
 use crate::{Case, How, Log, check, leaf_of, ramp};
@@ -451,6 +451,133 @@ fn twice_with_a_failing_hook(how: &How) {
         }
         how.log.grad("x", &x);
     }
+}
+
+/// What the caller writes after the call: results, views of results, arguments; and what the derivatives of each make of it.
+fn written_by_the_caller(how: &How) {
+    type F = fn(&Tensor) -> (Tensor, Tensor);
+    let functions: [F; 5] = [
+        |x| (x.exp(), x * 2.0),
+        |x| (x.sin(), x.sin().view([-1i64])),
+        |x| {
+            let y = x * 2.0;
+            (y.view([-1i64]), y)
+        },
+        |x| (x.tanh(), x.detach()),
+        |x| (x + 1.0, x.view([-1i64])),
+    ];
+    for f in functions {
+        let f = how.compile(f);
+        for kind in 0..4 {
+            let leaf = leaf_of(kind);
+            let x = &leaf * 1.0;
+            let (a, b) = f(&x).unwrap();
+            let written = [&a, &b, &x, &b.detach()][kind].try_mul_scalar_(2.0).map(drop);
+            how.log.push(format!("{:?}", written.map_err(|e| e.to_string())));
+            match (a.sum() + b.sum()).try_backward(&BackwardOptions::default()) {
+                Ok(()) => how.log.grad("x", &leaf),
+                Err(e) => how.log.push(e.to_string()),
+            }
+            how.log.see("a", &a);
+            how.log.see("b", &b);
+        }
+    }
+}
+
+/// One tensor returned twice, with a hook on either, and a view of it that the caller writes.
+fn one_result_twice(how: &How) {
+    let log = how.log.clone();
+    let f = how.compile(move |x: &Tensor| {
+        let y = x * 2.0;
+        y.register_hook(scaling(&log, "inside", 2.0));
+        (y.clone(), y.view([-1i64]), y)
+    });
+    for k in 0..3 {
+        let x = leaf_of(k);
+        watch(how, &[("x", &x)]);
+        let (a, v, b) = f(&x).unwrap();
+        a.register_hook(scaling(&how.log, "a", 0.5));
+        v.register_hook(scaling(&how.log, "v", 3.0));
+        b.register_hook(scaling(&how.log, "b", 2.0));
+        v.mul_(2.0);
+        v.register_hook(scaling(&how.log, "v again", 1.5));
+        (a.sin().sum() + v.sum() + b.sum()).backward();
+    }
+}
+
+/// Graphs that are freed, and seeds that do not fit.
+fn passes_that_are_refused(how: &How) {
+    let f = how.compile(|x: &Tensor| (x.sin() * x, x.exp()));
+    for k in 0..2 {
+        let x = leaf_of(k);
+        let (a, b) = f(&x).unwrap();
+        for seed in [Tensor::new(&[1.0, 2.0]), Tensor::new(&[1.0, 2.0, 3.0]), Tensor::new(&[1.0, 2.0, 3.0])] {
+            let options = GradOptions { grad_outputs: vec![Some(seed)], ..GradOptions::default() };
+            match grad(&a, [x.clone()], &options) {
+                Ok(g) => how.log.see_opt("grad", g[0].as_ref()),
+                Err(e) => how.log.push(e.to_string()),
+            }
+        }
+        match b.try_backward(&BackwardOptions::default()) {
+            Ok(()) => how.log.grad("x", &x),
+            Err(e) => how.log.push(e.to_string()),
+        }
+    }
+}
+
+/// Values made in inference mode inside, beside others.
+fn inference_mode_inside(how: &How) {
+    let f = how.compile(|x: &Tensor| -> Result<(Tensor, Tensor)> {
+        let y = x * 2.0;
+        let made = inference_mode(|| y.sin());
+        let seen = inference_mode(|| made.sum());
+        Ok((y.try_cos()?, seen))
+    });
+    for k in 0..3 {
+        let x = leaf_of(k);
+        match f(&x) {
+            Ok((y, made)) => {
+                how.log.see("made", &made);
+                how.log.push(format!("{} {}", made.is_inference(), made.requires_grad()));
+                y.sum().backward();
+                how.log.grad("x", &x);
+            }
+            Err(e) => how.log.push(e),
+        }
+    }
+}
+
+/// Several views of one op, one of them written, hooks on the others.
+fn views_of_one_op(how: &How) {
+    let log = how.log.clone();
+    let f = how.compile(move |x: &Tensor| -> Result<(Tensor, Tensor)> {
+        let y = x * 2.0;
+        let (a, b) = (y.slice(0, None, Some(1.into()), 1), y.slice(0, Some(1.into()), None, 1));
+        a.try_register_hook(scaling(&log, "a", 2.0))?;
+        b.try_mul_scalar_(3.0)?;
+        b.try_register_hook(scaling(&log, "b", 0.5))?;
+        Ok((a.sum().try_mul(&b)?, y))
+    });
+    for n in [3, 4, 5, 2] {
+        let x = ramp(n);
+        watch(how, &[("x", &x)]);
+        match f(&x) {
+            Ok((z, y)) => (z.sum() + y.sum()).backward(),
+            Err(e) => how.log.push(e),
+        }
+    }
+}
+
+#[test]
+fn at_the_seam() {
+    const CASES: &[Case] = &[
+        ("X-131", written_by_the_caller),
+        ("X-132", one_result_twice),
+        ("X-133", passes_that_are_refused),
+        ("X-134", inference_mode_inside),
+        ("X-135", views_of_one_op),
+    ];
+    check(CASES);
 }
 
 #[test]
