@@ -100,6 +100,16 @@ fn kernels_around_a_product() {
     assert_eq!(check(text, &[randn(&[8, 16]), randn(&[16, 4])], 0.0), (2, 1));
 }
 
+/// Columns times rows are one multiplication for each element, and part of the kernel that uses them.
+#[test]
+fn a_product_of_columns_and_rows_is_a_loop() {
+    let text = "  %x = placeholder\n  %w = placeholder\n  %b = aten.bmm.default(%x, %w)\n  %c = aten.mul.Tensor(%b, 0.5)\n  return (%c,)";
+    assert_eq!(check(text, &[randn(&[6, 33, 1]), randn(&[6, 1, 70])], 0.0), (1, 0));
+    assert_eq!(check(text, &[randn(&[6, 33, 2]), randn(&[6, 2, 70])], 0.0), (1, 1));
+    let turned = "  %x = placeholder\n  %w = placeholder\n  %t = aten.t.default(%x)\n  %b = aten.mm.default(%t, %w)\n  return (%b,)";
+    assert_eq!(check(turned, &[randn(&[1, 33]), randn(&[1, 70])], 0.0), (1, 0));
+}
+
 /// A layer is a product, which adds its bias as it writes, and one kernel for the activation.
 #[test]
 fn a_product_adds_its_bias() {

@@ -114,6 +114,9 @@ pub enum Input<'a> {
     Number(Scalar),
 }
 
+/// As many operands as most programs have.
+const FEW: usize = 32;
+
 /// Runs a program on parts that all have one size, and counts the write in the version of every tensor written. An error if
 /// another thread uses the memory, where that is checked.
 ///
@@ -121,24 +124,30 @@ pub enum Input<'a> {
 /// If a part reaches outside of its tensor's memory, or sizes and counts are not those of the program.
 pub fn run(program: &Program, inputs: &[Input<'_>], outputs: &[Part<'_>]) -> Result<()> {
     races::op!("fused kernel", inputs, outputs);
-    let read: SmallVec<[_; 24]> = inputs
-        .iter()
-        .map(|i| match i {
-            Input::Part(p) => p.tensor.read_part(p.layout).map(Some),
-            Input::Number(_) => Ok(None),
-        })
-        .collect::<Result<_>>()?;
-    let operands: SmallVec<[Operand<'_>; 24]> = inputs
-        .iter()
-        .zip(&read)
-        .map(|(i, access)| match (i, access) {
+    // Filled where they are: to collect results would move kilobytes for a few numbers.
+    let mut read: SmallVec<[_; FEW]> = SmallVec::new();
+    for input in inputs {
+        read.push(match input {
+            Input::Part(p) => Some(p.tensor.read_part(p.layout)?),
+            Input::Number(_) => None,
+        });
+    }
+    let mut operands: SmallVec<[Operand<'_>; FEW]> = SmallVec::new();
+    for (input, access) in inputs.iter().zip(&read) {
+        operands.push(match (input, access) {
             (Input::Part(p), Some(access)) => Operand::View(access.part(p.layout)),
             (Input::Part(_), None) => unreachable!("parts have access"),
             (Input::Number(s), _) => Operand::Value((*s).into()),
-        })
-        .collect();
-    let written: SmallVec<[_; 4]> = outputs.iter().map(|p| p.tensor.write_part(p.layout)).collect::<Result<_>>()?;
-    let targets: SmallVec<[_; 4]> = outputs.iter().zip(&written).map(|(p, a)| a.part_mut(p.layout)).collect();
+        });
+    }
+    let mut written: SmallVec<[_; 2]> = SmallVec::new();
+    for p in outputs {
+        written.push(p.tensor.write_part(p.layout)?);
+    }
+    let mut targets: SmallVec<[_; 2]> = SmallVec::new();
+    for (p, access) in outputs.iter().zip(&written) {
+        targets.push(access.part_mut(p.layout));
+    }
     profiler::kernel(
         EventKind::Compiled,
         || program.summary(),

@@ -188,6 +188,7 @@ impl Rebuild for Replace<'_> {
 
 impl TensorTree for Tensor {
     type With<X> = X;
+    #[inline]
     fn visit<'a>(&'a self, see: &mut dyn FnMut(Leaf<'a>)) {
         see(Leaf::Tensor(self))
     }

@@ -124,13 +124,7 @@ impl Geometry {
             (m.min(side * side / c), c)
         } else {
             let n = self.sizes[cols];
-            if n > tile / 2 {
-                // Equal pieces, so that the last is not a splinter.
-                let pieces = n.div_ceil(tile);
-                (1, n.div_ceil(pieces).next_multiple_of(64).min(tile))
-            } else {
-                ((tile / n).min(self.sizes[cols - 1]), n)
-            }
+            if n > tile / 2 { (1, piece(n, tile)) } else { ((tile / n).min(self.sizes[cols - 1]), n) }
         };
         let (row_tiles, col_tiles) = (self.sizes[cols - 1].div_ceil(tile_rows), self.sizes[cols].div_ceil(tile_cols));
         let count = self.sizes[..cols - 1].iter().product::<usize>() * row_tiles * col_tiles;
@@ -158,7 +152,23 @@ pub(crate) struct Tile {
     pub(crate) cols: usize,
 }
 
+/// The columns of a tile, if a row is cut into equal pieces, so that the last is not a splinter.
+fn piece(n: usize, tile: usize) -> usize {
+    n.div_ceil(n.div_ceil(tile)).next_multiple_of(64).min(tile)
+}
+
 impl Tiles {
+    /// Of operands with one dimension: what [`Geometry::new`] and [`Geometry::tiles`] make of them, without looking for more.
+    pub(crate) fn of_line(n: usize, strides: &[&[usize]], tile: usize) -> Tiles {
+        let operands = strides.len();
+        let mut all: SmallVec<[usize; 24]> = SmallVec::from_elem(0, operands);
+        all.extend(strides.iter().map(|s| s[0]));
+        let geometry = Geometry { sizes: SmallVec::from_slice(&[1, n]), strides: all, operands };
+        let tile_cols = if n > tile / 2 { piece(n, tile) } else { n };
+        let col_tiles = n.div_ceil(tile_cols);
+        Tiles { geometry, tile_rows: 1, tile_cols, row_tiles: 1, col_tiles, count: col_tiles }
+    }
+
     /// Elements of a whole row.
     pub(crate) fn row_len(&self) -> usize {
         self.geometry.sizes.last().copied().unwrap_or(1)
@@ -224,6 +234,27 @@ impl Tile {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// One dimension takes the short way: the tiles are those of the long one.
+    #[test]
+    fn lines_are_cut_as_all_else_is() {
+        for n in [1, 2, 63, 512, 513, 1024, 1025, 5000] {
+            for steps in [[1, 1], [1, 0], [3, 1], [2, 5]] {
+                let strides: [&[usize]; 2] = [&steps[..1], &steps[1..]];
+                let (long, short) =
+                    (Geometry::new(&[n], &strides, 0).tiles(1024, 32), Tiles::of_line(n, &strides, 1024));
+                assert_eq!((long.count, long.capacity()), (short.count, short.capacity()), "{n}");
+                for t in 0..long.count {
+                    let (a, b) = (long.tile(t), short.tile(t));
+                    assert_eq!((a.rows, a.cols), (b.rows, b.cols));
+                    for k in 0..2 {
+                        assert_eq!(long.offset(&a, k), short.offset(&b, k));
+                        assert!(n == 1 || long.strides(k) == short.strides(k));
+                    }
+                }
+            }
+        }
+    }
 
     /// Visits all tiles and counts how often each element of a row-major buffer of `sizes` is met.
     fn visits(sizes: &[usize], strides: &[&[usize]], tile: usize, side: usize) -> Vec<usize> {

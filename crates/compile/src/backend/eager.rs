@@ -37,7 +37,7 @@ pub(crate) struct Interpreted {
 impl Executable for Interpreted {
     fn run(&self, inputs: &[Value], call: &Call) -> Result<Vec<Value>> {
         let runner = EagerRunner { call, device: None };
-        let results = match call.held.is_empty() {
+        let results = match call.held().is_empty() {
             true => run_module(&mut { runner }, &self.graph, inputs)?,
             false => run_module(&mut Binding::new(runner, &self.graph), &self.graph, inputs)?,
         };
@@ -59,7 +59,7 @@ impl<'a> Binding<'a> {
     fn new(runner: EagerRunner<'a>, graph: &'a GraphModule) -> Binding<'a> {
         let results = graph.graph.result().and_then(Argument::items).unwrap_or(&[]);
         let mut held: HashMap<NodeId, Vec<&'a Tensor>> = HashMap::new();
-        for (place, stand_in) in runner.call.held.iter() {
+        for (place, stand_in) in runner.call.held() {
             if let Some(node) = results.get(*place).and_then(Argument::node) {
                 held.entry(node).or_default().push(stand_in);
             }
@@ -73,7 +73,7 @@ impl NodeRunner for Binding<'_> {
         let value = self.runner.run_node(call)?;
         if std::ptr::eq(call.module, self.graph)
             && let (Some(held), Value::Tensor(t), Some(known)) =
-                (self.held.get(&call.node), &value, &self.runner.call.stand_ins)
+                (self.held.get(&call.node), &value, self.runner.call.stand_ins())
         {
             held.iter().for_each(|stand_in| known.bind(stand_in, t.clone()));
         }

@@ -142,6 +142,13 @@ pub trait HostCalls: Send + Sync {
 /// What belongs to one call and not to the graph: its hooks and custom functions.
 #[derive(Clone, Default)]
 pub struct Call {
+    /// None if there is nothing, as at most calls: then it costs nothing to make and to copy.
+    own: Option<Arc<Own>>,
+}
+
+/// What a call brings along.
+#[derive(Clone, Default)]
+struct Own {
     hooks: Arc<[Arc<HookSlot>]>,
     functions: Arc<[Arc<dyn Function>]>,
     host: Option<Arc<dyn HostCalls>>,
@@ -153,32 +160,43 @@ pub struct Call {
 impl Call {
     /// A call with these hooks and functions.
     pub fn new(hooks: impl Into<Arc<[Arc<HookSlot>]>>, functions: Arc<[Arc<dyn Function>]>) -> Call {
-        Call { hooks: hooks.into(), functions, ..Call::default() }
+        Call::of(Own { hooks: hooks.into(), functions, ..Own::default() })
     }
 
     /// The call, with what stand-ins that its custom functions hold are about. Those of `held` are results of the graph, by
     /// their places: a function finds them as soon as they are computed.
     pub fn within(self, stand_ins: Arc<dyn StandIns>, held: impl Into<Arc<[(usize, Tensor)]>>) -> Call {
-        Call { stand_ins: Some(stand_ins), held: held.into(), ..self }
+        let own = self.own.map(Arc::unwrap_or_clone).unwrap_or_default();
+        Call::of(Own { stand_ins: Some(stand_ins), held: held.into(), ..own })
     }
 
     /// Applies the custom function in a slot.
     pub fn apply(&self, slot: usize, inputs: Vec<Tensor>) -> Result<Vec<Tensor>> {
-        let _scope = self.stand_ins.clone().map(StandInScope::new);
+        let _scope = self.stand_ins().cloned().map(StandInScope::new);
         Ok(apply_function(self.function(slot)?.clone(), inputs)?)
     }
 
     /// A run of a compiled backward pass.
     pub fn with_host(host: Arc<dyn HostCalls>) -> Call {
-        Call { host: Some(host), ..Call::default() }
+        Call::of(Own { host: Some(host), ..Own::default() })
+    }
+
+    fn of(own: Own) -> Call {
+        Call { own: Some(Arc::new(own)) }
+    }
+
+    fn stand_ins(&self) -> Option<&Arc<dyn StandIns>> {
+        self.own.as_ref()?.stand_ins.as_ref()
+    }
+
+    fn held(&self) -> &[(usize, Tensor)] {
+        self.own.as_ref().map_or(&[][..], |own| &own.held)
     }
 
     /// What a node `call_host(kind, slot, values, sizes, dtypes)` does.
     pub fn call_host(&self, mut args: Vec<Value>) -> Result<Value> {
-        let host = self
-            .host
-            .as_ref()
-            .ok_or_else(|| Error::internal("the graph calls host code, but the call provides none"))?;
+        let host = self.own.as_ref().and_then(|own| own.host.as_ref());
+        let host = host.ok_or_else(|| Error::internal("the graph calls host code, but the call provides none"))?;
         let results = host_results(&args, Device::Cpu)?;
         let slot = usize::try_from(args[1].scalar()?.to_i64()).map_err(|_| not_a_host_call())?;
         // Moved, not copied: a gradient that nothing else holds may become that of a leaf.
@@ -190,8 +208,9 @@ impl Call {
 
     /// The hook in a slot.
     pub fn hook(&self, slot: usize) -> Result<&Arc<HookSlot>> {
-        let missing = || Error::internal(format!("the graph names hook {slot}, the call has {}", self.hooks.len()));
-        self.hooks.get(slot).ok_or_else(missing)
+        let hooks = self.own.as_ref().map_or(&[][..], |own| &own.hooks);
+        let missing = || Error::internal(format!("the graph names hook {slot}, the call has {}", hooks.len()));
+        hooks.get(slot).ok_or_else(missing)
     }
 
     /// What a node `call_hook(slot, grad)` does: the gradient, or what the hook puts in its place, which must be like it.
@@ -210,9 +229,10 @@ impl Call {
 
     /// The custom function in a slot.
     pub fn function(&self, slot: usize) -> Result<&Arc<dyn Function>> {
-        let count = self.functions.len();
+        let functions = self.own.as_ref().map_or(&[][..], |own| &own.functions);
+        let count = functions.len();
         let missing = || Error::internal(format!("the graph names custom function {slot}, the call has {count}"));
-        self.functions.get(slot).ok_or_else(missing)
+        functions.get(slot).ok_or_else(missing)
     }
 }
 

@@ -154,7 +154,6 @@ impl<I: TensorTree, O: TensorTree + Send + Sync> Compiled<I, O> {
         let ambient = Ambient::now();
         let mut symbols = Symbols::new();
         if let Some(entry) = self.fitting(&leaves, &ambient, &mut symbols) {
-            entry.hit();
             stats::hit();
             return match &entry.body {
                 Body::Whole(whole) => whole.run(&leaves, &symbols, self.options().replay_effects, false),

@@ -15,12 +15,10 @@ use firebrand_core::tree::{Rebuild, TensorTree};
 use firebrand_core::{Number, SymInt, Tensor};
 use smallvec::SmallVec;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// What a function does where its guards hold.
 pub(crate) struct Entry<O> {
     pub(crate) guards: Guards,
-    pub(crate) hits: AtomicU64,
     pub(crate) body: Body<O>,
 }
 
@@ -88,7 +86,10 @@ impl<O: TensorTree> Whole<O> {
             true => Some(self.binding(leaves, symbols)?),
             false => None,
         };
-        let locals = self.locals.iter().map(own_copy).collect::<Result<SmallVec<[Tensor; 2]>>>()?;
+        let mut locals: SmallVec<[Tensor; 2]> = SmallVec::new();
+        for template in &self.locals {
+            locals.push(own_copy(template)?);
+        }
         let outputs = match &self.executable {
             None => Vec::new(),
             Some(executable) => {
@@ -264,10 +265,6 @@ impl Rebuild for Results<'_> {
 
 impl<O> Entry<O> {
     pub(crate) fn new(guards: Guards, body: Body<O>) -> Entry<O> {
-        Entry { guards, hits: AtomicU64::new(0), body }
-    }
-
-    pub(crate) fn hit(&self) {
-        self.hits.fetch_add(1, Relaxed);
+        Entry { guards, body }
     }
 }

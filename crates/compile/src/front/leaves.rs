@@ -18,14 +18,23 @@ pub(crate) struct Leaves<'a> {
 impl<'a> Leaves<'a> {
     pub(crate) fn of(tree: &'a impl TensorTree) -> Leaves<'a> {
         let mut leaves = Leaves::default();
+        // Most leaves are tensors, and most calls have no time to lose.
         tree.visit(&mut |leaf| match leaf {
-            Leaf::Tensor(t) | Leaf::Index(t) => leaves.tensors.push(t),
-            Leaf::Number(n) => leaves.numbers.push(n),
-            Leaf::Size(n) => leaves.sizes.push(n),
-            Leaf::Host(h) => leaves.hosts.push(h),
-            Leaf::Shared(c) => leaves.cells.push(c),
-            _ => {}
+            Leaf::Tensor(t) => leaves.tensors.push(t),
+            other => leaves.add(other),
         });
         leaves
+    }
+
+    #[inline(never)]
+    fn add(&mut self, leaf: Leaf<'a>) {
+        match leaf {
+            Leaf::Tensor(t) | Leaf::Index(t) => self.tensors.push(t),
+            Leaf::Number(n) => self.numbers.push(n),
+            Leaf::Size(n) => self.sizes.push(n),
+            Leaf::Host(h) => self.hosts.push(h),
+            Leaf::Shared(c) => self.cells.push(c),
+            _ => {}
+        }
     }
 }

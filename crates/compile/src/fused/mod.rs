@@ -30,7 +30,8 @@ use firebrand_core::layout::Dims;
 use firebrand_graph::ir::GraphModule;
 use lower::Given;
 use plan::Plan;
-use std::sync::{Arc, Mutex, RwLock};
+use std::ops::Deref;
+use std::sync::{Arc, Mutex, OnceLock, RwLock};
 use tracing::info;
 
 pub use report::{FusionCounters, PlanStats, counters, reset_counters};
@@ -90,6 +91,7 @@ impl Fused {
         let compiled = FusedGraph {
             module: Arc::new(graph.clone()),
             options: self.options,
+            first: OnceLock::new(),
             plans: RwLock::default(),
             making: Mutex::new(()),
         };
@@ -129,6 +131,9 @@ fn given(example: &ExampleInput) -> Option<Given> {
 pub struct FusedGraph {
     module: Arc<GraphModule>,
     options: FusedOptions,
+    /// The first plan: most graphs have no other, and finding it takes no lock.
+    first: OnceLock<Planned>,
+    /// The others, newest first.
     plans: RwLock<Vec<Arc<Planned>>>,
     /// One plan is made at a time.
     making: Mutex<()>,
@@ -160,13 +165,34 @@ impl Planned {
     }
 }
 
+/// A plan of a graph.
+enum Found<'a> {
+    First(&'a Planned),
+    Other(Arc<Planned>),
+}
+
+impl Deref for Found<'_> {
+    type Target = Planned;
+
+    fn deref(&self) -> &Planned {
+        match self {
+            Found::First(planned) => planned,
+            Found::Other(planned) => planned,
+        }
+    }
+}
+
 impl FusedGraph {
-    fn find(&self, inputs: &[Value]) -> Option<Arc<Planned>> {
+    fn find(&self, inputs: &[Value]) -> Option<Found<'_>> {
+        if let Some(first) = self.first.get().filter(|p| p.fits(inputs)) {
+            return Some(Found::First(first));
+        }
         let plans = self.plans.read().unwrap_or_else(|e| e.into_inner());
-        plans.iter().find(|p| p.fits(inputs)).cloned()
+        plans.iter().find(|p| p.fits(inputs)).cloned().map(Found::Other)
     }
 
-    fn make(&self, given: &[Given]) -> Arc<Planned> {
+    /// Makes a plan; one at a time.
+    fn make(&self, given: &[Given]) -> Found<'_> {
         let planned = match timed(Stage::Fuse, || plan::plan(&self.module, given, &self.options)) {
             Ok(plan) => {
                 report::count(&plan.stats);
@@ -177,35 +203,51 @@ impl FusedGraph {
                 Planned::Interpret(given.to_vec())
             }
         };
-        let planned = Arc::new(planned);
+        let planned = match self.first.set(planned) {
+            Ok(()) => return Found::First(self.first.get().expect("just set")),
+            Err(planned) => Arc::new(planned),
+        };
         let mut plans = self.plans.write().unwrap_or_else(|e| e.into_inner());
         plans.insert(0, Arc::clone(&planned));
-        plans.truncate(PLANS);
-        planned
+        plans.truncate(PLANS - 1);
+        Found::Other(planned)
+    }
+
+    /// Shows every plan, newest first.
+    fn each(&self, see: &mut dyn FnMut(&Planned)) {
+        let plans = self.plans.read().unwrap_or_else(|e| e.into_inner());
+        plans.iter().map(|p| &**p).chain(self.first.get()).for_each(see)
     }
 
     /// Statistics of each plan, newest first; interpreted graphs have none.
     pub fn stats(&self) -> Vec<PlanStats> {
-        let plans = self.plans.read().unwrap_or_else(|e| e.into_inner());
-        plans.iter().filter_map(|p| if let Planned::Plan(p) = &**p { Some(p.stats.clone()) } else { None }).collect()
+        let mut stats = Vec::new();
+        self.each(&mut |p| {
+            if let Planned::Plan(p) = p {
+                stats.push(p.stats.clone())
+            }
+        });
+        stats
     }
 
     /// The newest plan as text: one line per kernel or call, with its nodes.
     pub fn describe(&self) -> String {
-        let plans = self.plans.read().unwrap_or_else(|e| e.into_inner());
-        match plans.first().map(|p| &**p) {
-            Some(Planned::Plan(p)) => report::describe(p, &self.module),
-            Some(Planned::Interpret(_)) => "interpreted node by node\n".to_string(),
-            None => "no plan yet\n".to_string(),
-        }
+        let mut newest = None;
+        self.each(&mut |p| {
+            newest.get_or_insert_with(|| match p {
+                Planned::Plan(p) => report::describe(p, &self.module),
+                Planned::Interpret(_) => "interpreted node by node\n".to_string(),
+            });
+        });
+        newest.unwrap_or_else(|| "no plan yet\n".to_string())
     }
 
     /// The plan for these inputs, made if there is none yet.
-    fn planned(&self, inputs: &[Value]) -> Arc<Planned> {
+    fn planned(&self, inputs: &[Value]) -> Found<'_> {
         self.find(inputs).unwrap_or_else(|| {
             // Kernels are for memory; what is computed on meta tensors, or refused, is for the ops to say.
             if inputs.iter().any(|v| matches!(v, Value::Tensor(t) if t.is_meta())) {
-                return Arc::new(Planned::Interpret(Vec::new()));
+                return Found::Other(Arc::new(Planned::Interpret(Vec::new())));
             }
             let _one = self.making.lock().unwrap_or_else(|e| e.into_inner());
             let found = self.find(inputs);

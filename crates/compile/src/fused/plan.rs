@@ -48,6 +48,8 @@ pub(crate) struct Plan {
     pub(crate) steps: Vec<(Step, Vec<BufferId>)>,
     pub(crate) buffers: Vec<Buffer>,
     pub(crate) outputs: Vec<Output>,
+    /// For each result, whether it is made here and no other result shows it.
+    pub(crate) own: Vec<bool>,
     /// Results that are final before the last step: the step after which nothing reads or writes them, and their place.
     pub(crate) early: Vec<(usize, usize)>,
     pub(crate) late: usize,
@@ -158,11 +160,14 @@ impl<'a> Planner<'a> {
         }
         debug!(target: "firebrand::fusion", nodes = stats.nodes, kernels = stats.kernels, calls = stats.calls, "plan");
         let l = self.lowered;
+        let mut own = vec![false; l.outputs.len()];
+        self.early.iter().for_each(|(_, place)| own[*place] = true);
         Plan {
             given: given.to_vec(),
             steps,
             buffers: l.buffers.clone(),
             outputs: l.outputs.clone(),
+            own,
             early: self.early,
             late: l.late,
             late_inputs: l.late_inputs.clone(),

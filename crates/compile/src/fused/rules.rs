@@ -1,4 +1,4 @@
-//! Ops that are loops although they are not pointwise: constants, reductions, softmax and layer norm.
+//! Ops that are loops although they are not pointwise: constants, reductions, products of columns and rows, softmax and layer norm.
 //!
 //! A rule writes what the op does as folds, row instructions (which are the op's own row kernel) and plain ones; it declines
 //! (none) what the loops cannot do well: short or very long rows, dimensions in the middle, integers. Then the op stays a
@@ -10,7 +10,7 @@ use super::ir::*;
 use super::lower::{OpCall, Placed, broadcast, instr, register, result_store};
 use firebrand_core::dispatch::{Op as Aten, Value as Boxed};
 use firebrand_core::layout::Dims;
-use firebrand_core::{DType, SymInt};
+use firebrand_core::{DType, SymInt, Tensor};
 use firebrand_kernels::pointwise::{Fold, Op, RowOp, Sink, Source, Terms, Value as Number};
 
 /// The shortest row that is worth its own pass.
@@ -65,6 +65,7 @@ fn rule(op: Aten) -> Option<Rule> {
         Aten::_LOG_SOFTMAX => |call| softmax(call, RowOp::LogSoftmax, false),
         Aten::_SOFTMAX_BACKWARD_DATA => |call| softmax_backward(call, RowOp::SoftmaxBackward),
         Aten::_LOG_SOFTMAX_BACKWARD_DATA => |call| softmax_backward(call, RowOp::LogSoftmaxBackward),
+        Aten::MM | Aten::BMM => outer,
         Aten::NATIVE_LAYER_NORM => layer_norm,
         Aten::NATIVE_LAYER_NORM_BACKWARD => layer_norm_backward,
         _ => return None,
@@ -93,9 +94,13 @@ struct Draft {
 impl Draft {
     /// Over the elements of this tensor; none unless they are floats.
     fn over(t: &Placed) -> Option<Draft> {
-        let dtype = register(t.meta.dtype());
+        Draft::like(&t.meta)
+    }
+
+    fn like(meta: &Tensor) -> Option<Draft> {
+        let dtype = register(meta.dtype());
         let float = matches!(dtype, DType::F32 | DType::F64);
-        float.then(|| Draft { domain: t.meta.shape().into(), dtype, operands: Vec::new(), code: Vec::new() })
+        float.then(|| Draft { domain: meta.shape().into(), dtype, operands: Vec::new(), code: Vec::new() })
     }
 
     fn load(&mut self, t: &Placed) -> Option<Source> {
@@ -155,6 +160,19 @@ fn ints(v: &Boxed) -> Option<Vec<i64>> {
         Boxed::Int(i) => Some(vec![i.int()]),
         _ => None,
     }
+}
+
+/// Columns times rows: one multiplication for each element, so that writing them is all the work. Gradients of each sample are such
+/// products.
+fn outer(call: &OpCall<'_>) -> Option<Loop> {
+    let (columns, rows, out) = (call.tensor(0)?, call.tensor(1)?, &call.results[0]);
+    if columns.meta.shape().last() != Some(&1) || out.dtype() != columns.meta.dtype() {
+        return None;
+    }
+    let mut d = Draft::like(out)?;
+    let (x, y) = (d.load(columns)?, d.load(rows)?);
+    let product = d.op(Op::Mul, &[x, y]);
+    Some(d.finish(1, &[(product, Sink::Elements)]))
 }
 
 fn reduce(call: &OpCall<'_>, how: Fold, mean: bool) -> Option<Loop> {

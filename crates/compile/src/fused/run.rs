@@ -34,15 +34,18 @@ pub(super) fn run(
     mut early: Option<&mut Early<'_>>,
 ) -> Result<Vec<Value>> {
     let _plain = set_grad_enabled(false).scoped();
-    let tensors = plan.buffers.iter().map(|b| match &b.origin {
-        Origin::Input(k) => match input(*k) {
-            Value::Tensor(t) => Some(t),
-            _ => None,
-        },
-        Origin::Constant(t) => Some(t.clone()),
-        Origin::Made => None,
-    });
-    let mut f = Frame { plan, module, call, tensors: tensors.collect(), late: vec![None; plan.late] };
+    // Lists are filled where they are: to collect them would move all the room they have.
+    let mut f = Frame { plan, module, call, tensors: SmallVec::new(), late: (0..plan.late).map(|_| None).collect() };
+    for b in &plan.buffers {
+        f.tensors.push(match &b.origin {
+            Origin::Input(k) => match input(*k) {
+                Value::Tensor(t) => Some(t),
+                _ => None,
+            },
+            Origin::Constant(t) => Some(t.clone()),
+            Origin::Made => None,
+        });
+    }
     for &(k, late) in &plan.late_inputs {
         f.late[late] = Some(input(k));
     }
@@ -51,10 +54,14 @@ pub(super) fn run(
         match step {
             Step::Kernel { emitted, made, .. } => {
                 made.iter().try_for_each(|m| f.make(m))?;
-                let inputs: SmallVec<[fusion::Input<'_>; 24]> =
-                    emitted.inputs.iter().map(|l| Ok(fusion::Input::Part(f.part(l)?))).collect::<Result<_>>()?;
-                let outputs: SmallVec<[fusion::Part<'_>; 4]> =
-                    emitted.outputs.iter().map(|l| f.part(l)).collect::<Result<_>>()?;
+                let mut inputs: SmallVec<[fusion::Input<'_>; 32]> = SmallVec::new();
+                for l in &emitted.inputs {
+                    inputs.push(fusion::Input::Part(f.part(l)?));
+                }
+                let mut outputs: SmallVec<[fusion::Part<'_>; 4]> = SmallVec::new();
+                for l in &emitted.outputs {
+                    outputs.push(f.part(l)?);
+                }
                 fusion::run(&emitted.program, &inputs, &outputs)?;
             }
             Step::Call(opaque) => f.run_call(opaque, dead)?,
@@ -66,16 +73,17 @@ pub(super) fn run(
             handed.after(k, &mut f, early)?;
         }
     }
-    plan.outputs
-        .iter()
-        .enumerate()
-        .map(|(place, o)| match o {
-            _ if handed.places.contains(&place) => Ok(Value::NONE),
-            Output::Tensor(l) => Ok(Value::Tensor(f.tensor(l)?)),
-            Output::Late(k) => f.late(*k),
-            Output::Known(v) => Ok(v.clone()),
-        })
-        .collect()
+    let mut results = Vec::with_capacity(plan.outputs.len());
+    for (place, o) in plan.outputs.iter().enumerate() {
+        results.push(match o {
+            _ if handed.places.contains(&place) => Value::NONE,
+            Output::Tensor(l) if plan.own[place] => Value::Tensor(f.own(l)?),
+            Output::Tensor(l) => Value::Tensor(f.tensor(l)?),
+            Output::Late(k) => f.late(*k)?,
+            Output::Known(v) => v.clone(),
+        });
+    }
+    Ok(results)
 }
 
 /// Which results have been handed over.
@@ -121,6 +129,17 @@ impl Frame<'_> {
             return Err(on_meta(l.buffer));
         }
         Ok(fusion::Part { tensor, layout: &l.layout })
+    }
+
+    /// Like [`Frame::tensor`], of a buffer that nothing else shows.
+    fn own(&mut self, l: &Load) -> Result<Tensor> {
+        let is_whole = |t: &mut Tensor| {
+            l.layout.offset() == 0 && t.layout().same_geometry(&l.layout) && !t.is_meta() && !t.requires_grad()
+        };
+        match self.tensors[l.buffer].take_if(is_whole) {
+            Some(t) => Ok(t),
+            None => self.tensor(l),
+        }
     }
 
     /// The elements as a tensor: the buffer's own if it is all of it.

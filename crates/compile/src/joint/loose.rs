@@ -2,20 +2,36 @@
 //!
 //! Such a view requires grad as its base does, but no gradient reaches the base through it. What an eager run computes from
 //! it while recording has a history that ends there. A view chain made anew from its base would not end, so a graph that
-//! goes on from a loose view runs node by node.
+//! goes on from a loose view runs node by node; and so does one that returns a loose view of a value which it computes: of its own
+//! that value has a history only where a gradient may arrive.
 
+use super::stages::is_recorded;
 use super::trace::Input;
 use firebrand_graph::ir::{Argument, Function, GraphModule, Hop, NodeId, OpOverload, Target};
 use firebrand_graph::schema::Schema;
 use std::collections::HashSet;
 
-/// Whether the graph goes on from a loose view while it records.
-pub(super) fn goes_on_from_loose_view(graph: &GraphModule, inputs: &[Input]) -> bool {
-    let wants = |i: &Input| matches!(i, Input::Tensor(meta) if meta.requires_grad);
-    let mut walk = Walk::default();
-    let placeholders = graph.graph.placeholders().zip(inputs);
-    walk.grad.extend(placeholders.filter(|(_, i)| wants(i)).map(|(n, _)| n));
-    walk.run(graph, true)
+/// What a graph does with loose views while it records.
+pub(super) enum Loose {
+    /// It goes on from one.
+    GoesOn,
+    /// These of its results are loose views, by their places.
+    Results(Vec<usize>),
+}
+
+impl Loose {
+    pub(super) fn of(graph: &GraphModule, inputs: &[Input]) -> Loose {
+        let wants = |i: &Input| matches!(i, Input::Tensor(meta) if meta.requires_grad);
+        let mut walk = Walk::default();
+        let placeholders = graph.graph.placeholders().zip(inputs);
+        walk.grad.extend(placeholders.filter(|(_, i)| wants(i)).map(|(n, _)| n));
+        if walk.run(graph, true) {
+            return Loose::GoesOn;
+        }
+        let results = graph.graph.result().and_then(Argument::items).unwrap_or(&[]).iter().enumerate();
+        let is_loose = |a: &Argument| a.node().is_some_and(|n| walk.loose.contains(&n) && is_recorded(graph, n));
+        Loose::Results(results.filter(|(_, a)| is_loose(a)).map(|(place, _)| place).collect())
+    }
 }
 
 #[derive(Default)]

@@ -30,8 +30,9 @@ use firebrand_core::{DType, Layout};
 use firebrand_graph::ir::{Function, GraphModule, Target, TensorMeta};
 use plan::{Modes, Plan};
 use stages::{Cut, Piece, Staged};
+use std::borrow::Cow;
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use trace::Input;
 pub(crate) use trace::without_writes;
 
@@ -133,6 +134,7 @@ impl Aot {
             options: self.options.clone(),
             graph: Arc::new(graph.clone()),
             is_static,
+            first: OnceLock::new(),
             plans: Mutex::default(),
         }
     }
@@ -253,9 +255,14 @@ pub struct AotExecutable {
     options: AotOptions,
     graph: Arc<GraphModule>,
     is_static: Vec<bool>,
-    /// None where the graph has to run node by node. Newest first.
-    plans: Mutex<VecDeque<(Key, Option<Arc<Plan>>)>>,
+    /// The first plan: most graphs have no other, and finding it takes no lock.
+    first: OnceLock<Known>,
+    /// The others, newest first.
+    plans: Mutex<VecDeque<Known>>,
 }
+
+/// A plan, none where the graph has to run node by node, and what it is for.
+type Known = (Key, Option<Arc<Plan>>);
 
 impl AotExecutable {
     fn add(&self, key: Key) -> Option<Arc<Plan>> {
@@ -275,32 +282,35 @@ impl AotExecutable {
                 .map(Arc::new)
             }
         };
-        let mut plans = self.plans.lock().unwrap_or_else(|e| e.into_inner());
-        plans.truncate(PLANS - 1);
-        plans.push_front((key, plan.clone()));
+        if let Err(known) = self.first.set((key, plan.clone())) {
+            let mut plans = self.plans.lock().unwrap_or_else(|e| e.into_inner());
+            plans.truncate(PLANS - 2);
+            plans.push_front(known);
+        }
         plan
     }
 
-    fn plan(&self, inputs: &[Value]) -> Option<Arc<Plan>> {
+    fn plan(&self, inputs: &[Value]) -> Option<Cow<'_, Arc<Plan>>> {
+        if let Some((_, plan)) = self.first.get().filter(|(key, _)| key.fits(inputs)) {
+            return plan.as_ref().map(Cow::Borrowed);
+        }
         {
             let plans = self.plans.lock().unwrap_or_else(|e| e.into_inner());
             if let Some((_, plan)) = plans.iter().find(|(key, _)| key.fits(inputs)) {
-                return plan.clone();
+                return plan.clone().map(Cow::Owned);
             }
         }
-        self.add(Key::of(inputs))
+        self.add(Key::of(inputs)).map(Cow::Owned)
     }
 
     /// The forward graph at the first sizes, if the graph was traced as a whole.
     pub fn forward_graph(&self) -> Option<GraphModule> {
-        let plans = self.plans.lock().unwrap_or_else(|e| e.into_inner());
-        plans.back().and_then(|(_, p)| p.as_ref().map(|p| p.forward_graph.clone()))
+        Some(self.first.get()?.1.as_ref()?.forward_graph.clone())
     }
 
     /// The backward graph at the first sizes, when every output that wants one has a gradient.
     pub fn backward_graph(&self) -> Option<GraphModule> {
-        let plans = self.plans.lock().unwrap_or_else(|e| e.into_inner());
-        plans.back().and_then(|(_, p)| p.as_ref()?.backward_graph().map(|b| b.graph.clone()))
+        Some(self.first.get()?.1.as_ref()?.backward_graph()?.graph.clone())
     }
 }
 

@@ -5,7 +5,7 @@
 //! for all of them.
 
 use super::AotOptions;
-use super::loose::goes_on_from_loose_view;
+use super::loose::Loose;
 use super::trace::{Input, JointTrace, RESULTS, Request, trace};
 use super::writes::Writes;
 use crate::backend::{ExampleInput, ExampleValue, Executable, Value};
@@ -329,12 +329,23 @@ impl Plan {
         Modes { recording, autocast }: Modes,
         options: &AotOptions,
     ) -> Result<Plan> {
-        if recording && goes_on_from_loose_view(graph, &inputs) {
-            return Err(Error::internal("a view was created with grad mode off, and is used with grad mode on"));
-        }
+        let loose = match recording.then(|| Loose::of(graph, &inputs)) {
+            Some(Loose::GoesOn) => {
+                return Err(Error::internal("a view was created with grad mode off, and is used with grad mode on"));
+            }
+            Some(Loose::Results(places)) => places,
+            None => Vec::new(),
+        };
         let functional = timed(Stage::Joint, || functionalize_module(&typed(graph, &inputs), true))?;
         if functional.mutations.iter().any(|m| !m.relayout.is_empty()) {
             return Err(Error::internal("an input changes its shape in place"));
+        }
+        let is_computed = |k: &usize| {
+            let origin = functional.origins.get(*k).and_then(Option::as_ref);
+            origin.is_some_and(|o| matches!(o.memory, Memory::Fresh(_)))
+        };
+        if loose.iter().any(is_computed) {
+            return Err(Error::internal("a view of a computed value was created with grad mode off, and is returned"));
         }
         let shared =
             |m: &Memory| matches!(m, Memory::Input(_)) || matches!(m, Memory::Fresh(b) if functional.bases.contains(b));

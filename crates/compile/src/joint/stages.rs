@@ -52,7 +52,7 @@ fn part_of(graph: &GraphModule, n: NodeId) -> Option<NodeId> {
 }
 
 /// Whether gradients may flow through a value.
-fn is_recorded(graph: &GraphModule, n: NodeId) -> bool {
+pub(super) fn is_recorded(graph: &GraphModule, n: NodeId) -> bool {
     matches!(&graph.graph[n].meta().val, Some(Val::Tensor(meta)) if meta.requires_grad)
 }
 
@@ -362,7 +362,9 @@ fn piece(module: &GraphModule, stage_of: &HashMap<NodeId, usize>, stage: usize, 
     // What later stages use as a constant, or for nothing that is returned, leaves this one as a constant: no gradient arrives for it.
     let constant = |n: NodeId| {
         let hooks = |u: NodeId| is_hook(module, u) && !is_idle(u);
-        let in_vain = |u: NodeId| !g[u].is_output() && !hooks(u) && reach.results(u) == 0;
+        // A view made where nothing is recorded has no history, and requires grad if its base does.
+        let shows = |u: NodeId| is_quiet(module, u) && g.users(u).any(|part| is_recorded(module, part));
+        let in_vain = |u: NodeId| !g[u].is_output() && !hooks(u) && !shows(u) && reach.results(u) == 0;
         is_recorded(module, n) && g.users(n).filter(|u| !is_own.contains(u)).all(in_vain)
     };
     for &n in outputs.iter().filter(|&&n| constant(n)) {

@@ -19,7 +19,7 @@ use firebrand_compile::hooks::{HookFn, HookSlot};
 use firebrand_compile::joint::{Aot, AotOptions, Interpret, aot_eager, aot_eager_decomp, firebrand};
 use firebrand_compile::partition::{PartitionOptions, Partitioner};
 use firebrand_compile::{Backend, Call, ExampleInput, ExampleValue, Value, backend};
-use firebrand_core::autograd::{BackwardOptions, GradOptions, get_gradient_edge, grad};
+use firebrand_core::autograd::{BackwardOptions, GradOptions, grad};
 use firebrand_core::{DType, Tensor};
 use firebrand_graph::ExportedProgram;
 use firebrand_graph::ir::*;
@@ -187,7 +187,7 @@ type HookCall = (usize, Option<Vec<f64>>);
 #[derive(Debug, PartialEq)]
 struct Seen {
     values: Vec<Vec<f64>>,
-    needs: Vec<Need>,
+    needs: Vec<bool>,
     grads: Vec<Option<Vec<f64>>>,
     accumulated: Vec<Option<Vec<f64>>>,
     log: Vec<HookCall>,
@@ -202,31 +202,6 @@ fn numbers(t: &Tensor) -> Vec<f64> {
 fn leaf(start: f64) -> Tensor {
     let values: Vec<f64> = (0..6).map(|i| (f64::from(i) + start).sin()).collect();
     Tensor::from_slice(&values, [2, 3])
-}
-
-/// Whether a result requires grad.
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Need {
-    No,
-    /// It does, and no leaf is behind it: a view made where nothing is recorded requires grad as its base does, and so does
-    /// what is computed from it. In a compiled function it need not.
-    InVain,
-    Yes,
-}
-
-fn need(t: &Tensor, leaves: &[Tensor]) -> Need {
-    if !t.requires_grad() {
-        return Need::No;
-    }
-    let ends: Vec<_> = leaves.iter().map(|leaf| get_gradient_edge(leaf).unwrap().node).collect();
-    let mut todo: Vec<_> = get_gradient_edge(t).ok().map(|edge| edge.node).into_iter().collect();
-    while let Some(node) = todo.pop() {
-        if ends.iter().any(|end| end.is_same(&node)) {
-            return Need::Yes;
-        }
-        todo.extend(node.next_functions().iter().flatten().map(|edge| edge.node.clone()));
-    }
-    Need::InVain
 }
 
 fn leaves() -> [Tensor; 2] {
@@ -264,7 +239,7 @@ fn observe(program: &Program, backend: &dyn Backend, backward: Option<&CompiledB
     let outs = outs.iter().map(|v| v.tensor().ok().cloned()).collect::<Option<Vec<Tensor>>>()?;
     let mut seen: Vec<Vec<f64>> = outs.iter().map(numbers).collect();
     seen.extend(inputs.iter().map(numbers));
-    let needs = outs.iter().map(|t| need(t, &leaves)).collect();
+    let needs = outs.iter().map(Tensor::requires_grad).collect();
     let mut total: Option<Tensor> = None;
     for (i, out) in outs.iter().enumerate().filter(|(i, o)| program.chosen[*i] && o.requires_grad()) {
         let part = out.try_mul_scalar(1.0 + i as f64).and_then(|t| t.try_sum()).ok()?;
@@ -317,8 +292,7 @@ fn compare(found: &Seen, plain: &Seen, tolerance: f64) -> Result<(), &'static st
     if !all(&found.values, &plain.values) {
         return Err("values");
     }
-    let alike = |(found, plain): (&Need, &Need)| *plain == Need::InVain || (*found == Need::No) == (*plain == Need::No);
-    if !found.needs.iter().zip(&plain.needs).all(alike) {
+    if found.needs != plain.needs {
         return Err("requires_grad");
     }
     if !grads(&found.grads, &plain.grads, tolerance.max(1e-12)) {

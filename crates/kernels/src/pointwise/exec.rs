@@ -149,6 +149,8 @@ pub(super) fn run(code: Code, inputs: &[Operand], outputs: &[ViewMut]) {
     let columns = code.sinks.iter().any(|s| matches!(s, Sink::Columns(_)));
     let tiles = if code.folds || columns {
         Geometry::in_rows(sizes, &strides).tiles_of_rows(if code.folds { 1 } else { TILE })
+    } else if let [n] = sizes {
+        Tiles::of_line(*n, &strides, TILE)
     } else {
         Geometry::new(sizes, &strides, 0).tiles(TILE, SIDE)
     };
@@ -209,16 +211,16 @@ pub(super) fn run(code: Code, inputs: &[Operand], outputs: &[ViewMut]) {
         code,
         inputs,
         outputs,
-        tiles,
-        slot,
-        out_slot,
-        staged_in,
-        staged_out,
-        in_place,
+        tiles: &tiles,
+        slot: &slot,
+        out_slot: &out_slot,
+        staged_in: &staged_in,
+        staged_out: &staged_out,
+        in_place: &in_place,
         constants,
         spare,
         scale,
-        sums,
+        sums: &sums,
         scratch: layout.0,
     };
     parallel::split(job.tiles.count, grain, |range| {
@@ -235,22 +237,22 @@ struct Job<'a> {
     code: Code<'a>,
     inputs: &'a [Operand<'a>],
     outputs: &'a [ViewMut<'a>],
-    tiles: Tiles,
+    tiles: &'a Tiles,
     /// The operand number of each input in `tiles`.
-    slot: SmallVec<[usize; 8]>,
+    slot: &'a [usize],
     /// The operand number of each output in `tiles`, if it is one.
-    out_slot: SmallVec<[usize; 2]>,
-    staged_in: SmallVec<[Stages; 8]>,
-    staged_out: SmallVec<[Stages; 2]>,
+    out_slot: &'a [usize],
+    staged_in: &'a [Stages],
+    staged_out: &'a [Stages],
     /// Whether an output may be written directly where it is packed.
-    in_place: SmallVec<[bool; 2]>,
+    in_place: &'a [bool],
     constants: usize,
     /// Room to write out operands of a row that are one number, and for sums that are not needed.
     spare: usize,
     /// How often a tile holds as much as registers were laid out for.
     scale: usize,
     /// Where the sums of an output begin in those of a part.
-    sums: SmallVec<[usize; 2]>,
+    sums: &'a [usize],
     scratch: usize,
 }
 
@@ -367,7 +369,9 @@ impl Job<'_> {
         behind.share(1);
         // SAFETY: as above, for the last tile.
         behind.next(|from, to, n| unsafe { stream(from, to, n) });
-        settle();
+        if self.staged_out.iter().any(|stages| stages.second > 0) {
+            settle();
+        }
     }
 
     /// Runs one instruction on a tile of `n` elements.

@@ -20,7 +20,6 @@ use firebrand_core::Number;
 use firebrand_core::module::ModuleWatch;
 use firebrand_core::tree::{Host, SharedRef};
 use firebrand_core::{Scalar, Tensor};
-use smallvec::SmallVec;
 use std::sync::Arc;
 
 /// A host value of the environment, read at every call.
@@ -70,19 +69,31 @@ fn other_object(tensors: &[&Tensor], same: &[usize]) -> Option<usize> {
     if tensors.len() <= FEW {
         return same_objects(tensors).zip(same).position(|(found, expected)| found != *expected);
     }
-    // Objects met so far by their number, in a table at most a quarter full; on the stack for up to 64 tensors.
-    const EMPTY: u32 = u32::MAX;
-    let size = (4 * tensors.len()).next_power_of_two();
-    let mut met: SmallVec<[u32; 256]> = SmallVec::from_elem(EMPTY, size);
-    for (i, t) in tensors.iter().enumerate() {
-        let mut at = ((t.id() as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize & (size - 1);
-        while met[at] != EMPTY && !tensors[met[at] as usize].is_same(t) {
-            at = (at + 1) & (size - 1);
-        }
-        if met[at] == EMPTY {
-            met[at] = i as u32;
-        }
-        if met[at] as usize != same[i] {
+    match tensors.len() {
+        ..=32 => other_of(tensors, same, &mut [0u8; 128]),
+        ..=64 => other_of(tensors, same, &mut [0u8; 256]),
+        n => other_of(tensors, same, &mut vec![0u32; (4 * n).next_power_of_two()]),
+    }
+}
+
+/// The same by a table of the objects met so far, at most a quarter full; its length is a power of two. It holds one more than their places.
+#[inline(always)]
+fn other_of<N: Copy + TryFrom<usize> + Into<u64>>(tensors: &[&Tensor], same: &[usize], met: &mut [N]) -> Option<usize> {
+    let mask = met.len() - 1;
+    for (i, (t, expected)) in tensors.iter().zip(same).enumerate() {
+        let mut at = ((t.id() as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize & mask;
+        let found = loop {
+            let place: u64 = met[at].into();
+            if place == 0 {
+                met[at] = N::try_from(i + 1).ok().expect("the table is for so many");
+                break i;
+            }
+            if tensors[place as usize - 1].is_same(t) {
+                break place as usize - 1;
+            }
+            at = (at + 1) & mask;
+        };
+        if found != *expected {
             return Some(i);
         }
     }

@@ -112,8 +112,26 @@ impl TensorGuard {
     }
 
     /// The first difference.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn mismatch(&self, t: &Tensor, symbols: &mut Symbols) -> Option<Mismatch> {
+        if self.fits_as_most_do(t) { None } else { self.first_difference(t, symbols) }
+    }
+
+    /// Whether a row-major tensor of the one size that fits is all that it should be.
+    #[inline(always)]
+    fn fits_as_most_do(&self, t: &Tensor) -> bool {
+        let spec = t.spec();
+        matches!(self.strides, Strides::Contiguous)
+            && spec.layout.is_contiguous()
+            && spec.dtype == self.dtype
+            && spec.device == self.device
+            && t.is_inference() == self.inference
+            && self.fixed.as_ref().is_some_and(|fixed| same_list(fixed, spec.layout.sizes()))
+            && t.requires_grad() == self.requires_grad
+    }
+
+    #[inline(never)]
+    fn first_difference(&self, t: &Tensor, symbols: &mut Symbols) -> Option<Mismatch> {
         let spec = t.spec();
         if spec.dtype != self.dtype {
             return Some(Mismatch::DType);

@@ -27,6 +27,7 @@ pub(super) fn call(program: &Program, f: Callable<'_>, k: usize, log: &Log) -> s
     let n = program.sizes[k];
     let (a, b, w) = (numbers(n, 0.3 + k as f64), numbers(n, 1.7 + k as f64), numbers(n, 2.9));
     let (cell, number) = (Shared::new(numbers(n, 0.1)), Number::from(1.5 + k as f64 * 0.5));
+    let text = |e: firebrand_core::Error| e.to_string();
     if program.outside.is_plain() {
         let leaves = [a.requires_grad_(), b.requires_grad_()];
         let [x, mut y] = [0, 1].map(|i| if program.leaves[i] { leaves[i].clone() } else { &leaves[i] * 1.0 });
@@ -36,15 +37,17 @@ pub(super) fn call(program: &Program, f: Callable<'_>, k: usize, log: &Log) -> s
             Alias::Same => y = x.clone(),
             Alias::Detached => w = x.detach(),
         }
-        let arguments = (x, y, w, cell, number);
+        let see = log.clone();
+        let given = leaves[1].try_register_hook(move |g: &Tensor| see.see("0 given", Some(g))).map_err(text)?;
+        let arguments = (x, y, w, cell, number, given);
         return match program.outside == Outside::Quiet && k % 2 == 1 {
             true => no_grad(|| engine(program, f, &leaves, &arguments, log)),
             false => engine(program, f, &leaves, &arguments, log),
         };
     }
-    let text = |e: firebrand_core::Error| e.to_string();
+    let given = numbers(n, 0.0).requires_grad_().register_hook(|_: &Tensor| {});
     let apply = |a: &Tensor, b: &Tensor| -> Result<Tensor> {
-        let arguments = (a.clone(), b.clone(), w.clone(), cell.clone(), number.clone());
+        let arguments = (a.clone(), b.clone(), w.clone(), cell.clone(), number.clone(), given.clone());
         let results = f(&arguments).map_err(firebrand_core::Error::user)?;
         total(program, &results).map_or_else(|| (a * 0.0).try_sum(), Ok)
     };
@@ -153,6 +156,7 @@ fn engine(
         }
         _ => total.try_backward(&BackwardOptions::default()).map_err(text)?,
     }
+    log.see("cell", Some(&arguments.3.get()));
     for t in leaves.iter().chain(&results) {
         log.see("gradient", t.grad().filter(|_| t.requires_grad()).as_ref());
     }

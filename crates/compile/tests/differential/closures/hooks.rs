@@ -80,6 +80,19 @@ impl Frame<'_> {
                     })
                 })?
             }
+            HookOnCell(a) if wanted(a) && self.program.outside.is_plain() => {
+                let (cell, see) = (self.cell.clone(), self.logged(k, "cell"));
+                v(a).try_register_hook(move |g: &Tensor| -> Result<()> {
+                    let held = cell.get();
+                    see(Some(&held));
+                    cell.set(held.detach().try_mul(&g.detach().tanh())?);
+                    Ok(())
+                })?
+            }
+            RemoveGiven => {
+                self.given.remove();
+                return Ok(());
+            }
             HookRemoving(a, b) if wanted(a) && !self.handles.is_empty() => {
                 let (other, see) = (self.handles[b % self.handles.len()].clone(), self.logged(k, "removes"));
                 v(a).try_register_hook(move |g: &Tensor| {

@@ -82,6 +82,7 @@ fn of_late() -> Vec<(&'static str, Program)> {
     let written = [Binary(3, 1, 1), Unary(0, 0), Write(3, 3)];
     let written_twice = [Unary(2, 1), HookWithArgument(3, 2), Write(2, 2), Spread(3), Write(2, 2)];
     let freed = [Binary(1, 0, 0), Binary(0, 1, 1), NodePreHook(0), HookWithSizes(4, 3)];
+    let hooked_and_loose = [Unary(3, 0), FailingHook(3), LooseView(3), Binary(3, 1, 1)];
     let first_of_two = |p| Program { chosen: vec![false, true], ..p };
     vec![
         ("X-102", program(&[LooseView(0), SavedScaled(3, 0)], [true, true], &[2, 4], Outside::Backward)),
@@ -97,6 +98,9 @@ fn of_late() -> Vec<(&'static str, Program)> {
         ("X-109", program(&written_twice, [false, true], &[4], Outside::Backward)),
         ("X-109", program(&[HookWithArgument(0, 2), Write(3, 2), WriteSlice(2)], [false, true], &[0], Outside::Quiet)),
         ("X-110", program(&freed, [true, false], &[0], Outside::Quiet)),
+        ("X-111", program(&[Unary(3, 0), LooseView(3), Unary(1, 1)], [false, false], &[4, 5], Outside::Backward)),
+        ("X-111", program(&hooked_and_loose, [false, false], &[4, 5, 4], Outside::Backward)),
+        ("X-111", program(&[Spread(0), LooseView(3), Unary(0, 3)], [true, false], &[4, 5], Outside::Second)),
         ("X-108", program(&[LooseView(0), Jacrev(2, 3), SavedScaled(4, 2)], [false, false], &[5], Outside::Backward)),
     ]
 }

@@ -214,7 +214,7 @@ fn check(seed: u64, count: usize) {
     assert!(crate::first() > 0 || whole * 2 >= count, "most programs run: {whole} of {count}");
 }
 
-///
+///
 #[test]
 fn closures_that_have_differed() {
     for (id, program) in known::known() {

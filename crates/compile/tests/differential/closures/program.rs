@@ -16,6 +16,8 @@ pub(super) enum Statement {
     View(usize),
     /// A view made where nothing is recorded.
     LooseView(usize),
+    /// A view by way of others.
+    ViewOfViews(usize, usize),
     /// Rows times columns.
     Matrix(usize, usize),
     /// A conditional of the graph.
@@ -49,12 +51,16 @@ pub(super) enum Statement {
     HookOnArgument(usize, usize, usize),
     /// A hook that asks for something at the end of the pass.
     HookWithCallback(usize),
+    /// A hook that writes the cell.
+    HookOnCell(usize),
     /// A hook that removes an earlier one.
     HookRemoving(usize, usize),
     /// A hook that fails in the third call.
     FailingHook(usize),
     /// Removes an earlier hook.
     Remove(usize),
+    /// Removes the hook of the caller.
+    RemoveGiven,
     NodeHook(usize),
     NodePreHook(usize),
     MultiHook(usize, usize),
@@ -64,6 +70,8 @@ pub(super) enum Statement {
     PostAccumulateClearing(usize),
     Retain(usize),
     Custom(usize),
+    /// A custom function, and what it gives scaled and shaped by its size.
+    CustomBySize(usize),
     /// A custom function of two values with two results.
     CustomTwo(usize, usize),
     /// One that writes its operand.
@@ -99,7 +107,7 @@ use Statement::*;
 
 fn statement(r: &mut Random) -> Statement {
     let (a, b) = (r.below(64), r.below(64));
-    match r.below(68) {
+    match r.below(72) {
         0..=7 => Unary(r.below(5), a),
         8..=14 => Binary(r.below(4), a, b),
         15 => Spread(a),
@@ -107,7 +115,7 @@ fn statement(r: &mut Random) -> Statement {
         17 => Tail(a),
         18..=20 => Write(r.below(4), a),
         21 => Dropout(a),
-        22 => BySize(r.below(3), a),
+        22 => BySize(r.below(5), a),
         23 => WhereNothingIsRecorded(a),
         24..=26 => Hook(a),
         27 => PureHook(a),
@@ -146,6 +154,10 @@ fn statement(r: &mut Random) -> Statement {
         64 => CheckpointWithHook(a, b % 2 == 0),
         65 => SavedScaled(a, b),
         66 => [Look(a), GradInside(a, b)][r.below(2)],
+        67 => ViewOfViews(r.below(3), a),
+        68 => CustomBySize(a),
+        69 => HookOnCell(a),
+        70 => RemoveGiven,
         _ => Break,
     }
 }

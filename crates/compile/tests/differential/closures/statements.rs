@@ -72,24 +72,26 @@ impl Function for Doubling {
     }
 }
 
-pub(super) type Arguments = (Tensor, Tensor, Tensor, Shared<Tensor>, Number);
+/// Tensors, a cell, a number, and the handle of a hook of the caller's.
+pub(super) type Arguments = (Tensor, Tensor, Tensor, Shared<Tensor>, Number, RemovableHandle);
 
 /// A run of a program.
 pub(super) struct Frame<'a> {
     pub(super) program: &'a Program,
     pub(super) log: &'a Log,
     pub(super) arguments: [Tensor; 3],
-    cell: &'a Shared<Tensor>,
+    pub(super) cell: &'a Shared<Tensor>,
     pub(super) number: &'a Number,
+    pub(super) given: &'a RemovableHandle,
     pub(super) values: Vec<Tensor>,
     pub(super) handles: Vec<RemovableHandle>,
 }
 
 /// Runs the statements.
-pub(super) fn run(program: &Program, (x, y, w, cell, number): &Arguments, log: &Log) -> Result<Vec<Tensor>> {
+pub(super) fn run(program: &Program, (x, y, w, cell, number, given): &Arguments, log: &Log) -> Result<Vec<Tensor>> {
     let arguments = [x.clone(), y.clone(), w.clone()];
     let values = arguments.to_vec();
-    let mut frame = Frame { program, log, arguments, cell, number, values, handles: Vec::new() };
+    let mut frame = Frame { program, log, arguments, cell, number, given, values, handles: Vec::new() };
     for (k, s) in program.statements.iter().enumerate() {
         frame.step(k, *s)?;
     }
@@ -144,6 +146,14 @@ impl Frame<'_> {
             }
             View(a) => v(a).try_view([-1i64])?,
             LooseView(a) => no_grad(|| v(a).try_view([-1i64]))?,
+            ViewOfViews(kind, a) => {
+                let t = v(a);
+                match kind {
+                    0 => t.try_unsqueeze(0)?.try_select(0, 0)?,
+                    1 => t.unsqueeze(0).expand([2.into(), t.size(0)]).try_select(0, 1)?,
+                    _ => t.slice(0, Some(0.into()), None, 1),
+                }
+            }
             Matrix(a, b) => {
                 let (column, row) = (v(a).unsqueeze(1), v(b).unsqueeze(0));
                 column.try_matmul(&row)?.sum_dim(0, false).try_tanh()?
@@ -161,6 +171,8 @@ impl Frame<'_> {
                 match op {
                     0 => (&t * n).try_sin()?,
                     1 => t.reshape([n, 1.into()]).expand([n, n]).sum_dim(1, false).try_tanh()?,
+                    2 => (&t + n).try_sin()?,
+                    3 => (&t / (n * 2 + 1)).try_cos()?,
                     _ if n > 3 => &t * 2.0,
                     _ => &t * 0.5,
                 }
@@ -181,6 +193,11 @@ impl Frame<'_> {
                 v(a).try_mul(&made.try_sum()?)?
             }
             Custom(a) => BySizes.apply(&[&v(a)])?.remove(0),
+            CustomBySize(a) => {
+                let t = BySizes.apply(&[&v(a)])?.remove(0);
+                let n = t.size(0);
+                (t.reshape([1.into(), n]).expand([n, n]) / (n + 1)).sum_dim(0, false).try_tanh()?
+            }
             _ => return Ok(None),
         }))
     }
