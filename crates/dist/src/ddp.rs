@@ -647,3 +647,36 @@ impl Replica {
         Ok(())
     }
 }
+
+#[cfg(all(test, not(feature = "shuttle")))]
+mod tests {
+    use super::*;
+
+    /// The members of buckets of `first` and `bucket` bytes, for f32 parameters of these lengths.
+    fn members(lengths: &[i64], first: usize, bucket: usize) -> Vec<Vec<usize>> {
+        let parameter = |(i, n): (usize, &i64)| (i.to_string(), Tensor::zeros([*n], DType::F32));
+        let parameters: Vec<_> = lengths.iter().enumerate().map(parameter).collect();
+        let options = DdpOptions::default().first_bucket_bytes(first).bucket_bytes(bucket);
+        let order: Vec<usize> = (0..lengths.len()).collect();
+        let (buckets, places) = fill_buckets(&parameters, &order, &options, 2);
+        for (k, b) in buckets.iter().enumerate() {
+            let mut at = 0;
+            for &i in &b.members {
+                assert_eq!(places[i], (k, at), "parameter {i}");
+                at += parameters[i].1.numel();
+            }
+            assert_eq!(b.flat.numel(), at.next_multiple_of(2), "bucket {k}");
+        }
+        buckets.into_iter().map(|b| b.members).collect()
+    }
+
+    #[test]
+    fn the_first_and_the_last_bucket_are_small() {
+        assert_eq!(members(&[1; 10], 8, 16), [vec![0, 1], vec![2, 3, 4, 5], vec![6, 7], vec![8, 9]]);
+        // One that is small already, one that a single parameter fills, and a parameter that is too large for the last.
+        assert_eq!(members(&[1; 4], 8, 16), [vec![0, 1], vec![2, 3]]);
+        assert_eq!(members(&[2, 9], 8, 16), [vec![0], vec![1]]);
+        assert_eq!(members(&[2, 1, 5], 8, 16), [vec![0], vec![1, 2]]);
+        assert_eq!(members(&[3], 8, 16), [vec![0]]);
+    }
+}
