@@ -44,10 +44,6 @@ fn cargo() -> Command {
     command
 }
 
-fn target() -> PathBuf {
-    std::env::var_os("CARGO_TARGET_DIR").map_or(crate::root().join("target"), Into::into)
-}
-
 fn copy(from: &Path, to: &Path) -> Result<(), String> {
     // Not over what a running program may have mapped.
     let _ = fs::remove_file(to);
@@ -124,7 +120,7 @@ fn lay_out(built: &Path, prefix: &Path) -> Result<(), String> {
 /// `cargo xtask install-c PREFIX`: builds the library for shipping and puts everything below the prefix.
 pub(crate) fn install(prefix: &str) -> Outcome {
     must(cargo().args(["build", "--quiet", "--profile", "small", "-p", "firebrand-capi"]))?;
-    lay_out(&target().join("small"), Path::new(prefix))?;
+    lay_out(&crate::target().join("small"), Path::new(prefix))?;
     Ok(format!("{prefix}: headers, libraries, lib/pkgconfig/firebrand.pc and lib/cmake/firebrand"))
 }
 
@@ -182,11 +178,11 @@ fn arguments(out: &Path) -> [PathBuf; 2] {
 /// statically. Says so if there is no compiler.
 pub(crate) fn examples() -> Outcome {
     crate::check::libraries()?;
-    let scratch = target().join("c-example");
+    let scratch = crate::target().join("c-example");
     fs::create_dir_all(&scratch).map_err(|e| format!("{}: {e}", scratch.display()))?;
     let scratch = scratch.canonicalize().map_err(|e| format!("{}: {e}", scratch.display()))?;
     let prefix = scratch.join("prefix");
-    lay_out(&target().join("debug"), &prefix)?;
+    lay_out(&crate::target().join("debug"), &prefix)?;
     let (flags, how) = flags(&prefix)?;
     let mut notes = vec![how.to_string()];
     for (source, variable, usual, standard) in EXAMPLES {

@@ -48,7 +48,7 @@ pub(crate) fn libraries() -> Outcome {
 
 /// The façade with each part alone, and with none.
 fn features() -> Outcome {
-    for part in ["", "compile", "dist", "fft", "graph", "io", "linalg", "nn", "viz"] {
+    for part in ["", "avx512", "compile", "dist", "fft", "graph", "io", "linalg", "nn", "viz"] {
         let check = ["check", "--quiet", "-p", "firebrand", "--no-default-features", "--features", part];
         pass(cargo(&check)).map_err(|e| format!("--features {part:?}: {e}"))?;
     }

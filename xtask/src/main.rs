@@ -22,6 +22,11 @@ fn root() -> PathBuf {
     Path::new(&own).join("..")
 }
 
+/// Where Cargo puts what it builds.
+fn target() -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or(root().join("target"), PathBuf::from)
+}
+
 const USAGE: &str = "\
 usage: cargo xtask <task>
 

@@ -105,7 +105,7 @@ fn builds(target: &Path) -> Result<(), String> {
 
 /// Prints the table; with `fresh` also the times of fresh builds, which take minutes.
 pub(crate) fn run(fresh: bool) -> Outcome {
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or(crate::root().join("target"), PathBuf::from);
+    let target = crate::target();
     println!("{:<52} {:>6} lines", GENERATED, generated_lines()?);
     if fresh {
         builds(&target)?;
@@ -121,7 +121,7 @@ pub(crate) fn run(fresh: bool) -> Outcome {
 /// features is larger than it may be.
 pub(crate) fn c_library() -> Outcome {
     const MOST: (f64, f64) = (8.0, 3.0);
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or(crate::root().join("target"), PathBuf::from);
+    let target = crate::target();
     let library = format!("{}firebrand_c{}", std::env::consts::DLL_PREFIX, std::env::consts::DLL_SUFFIX);
     let mut outcome = Ok(String::new());
     for (features, flags) in [("all features", &[][..]), ("no features", &["--no-default-features"])] {

@@ -5,7 +5,7 @@ use crate::Outcome;
 use crate::conformance::need_target;
 use std::fs;
 use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 const TARGET: &str = "wasm32-unknown-unknown";
@@ -38,7 +38,7 @@ pub(crate) fn sizes(file: &Path) -> Result<(f64, Option<f64>), String> {
 pub(crate) fn build() -> Outcome {
     need_target(TARGET)?;
     let root = crate::root();
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or(root.join("target"), PathBuf::from);
+    let target = crate::target();
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo.args(["rustc", "--quiet", "--profile", "small", "--target", TARGET, "-p", "firebrand-web"]);
     // Only here: nobody else needs to link a module.

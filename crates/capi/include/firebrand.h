@@ -68,6 +68,7 @@ int32_t fb_last_error_kind(void);
 int32_t fb_no_grad(int32_t on);
 /* Number of threads that ops use, in the whole process; one per core unless set. From 1 to 256. [any] */
 size_t fb_num_threads(void);
+/* Counts outside of that are brought inside. [any] */
 void fb_set_num_threads(size_t count);
 /* Seeds the random numbers of the process: dropout, the order of samples, new adapters. Same seed, same results. [any] */
 int32_t fb_manual_seed(uint64_t seed);

@@ -222,3 +222,21 @@ fn the_header_is_complete() {
         words.filter(|w| w.starts_with("fb_") && code.contains(&format!("{w}("))).map(str::to_string).collect();
     assert_eq!(ours, theirs);
 }
+
+/// The comment above every function says in brackets which threads may call it.
+#[test]
+fn the_header_says_which_threads_may_call() {
+    let header = include_str!("../include/firebrand.h");
+    let mut functions = 0;
+    for part in header.split("/*").skip(1) {
+        let (comment, code) = part.split_once("*/").unwrap();
+        // The functions up to the next comment: one, or the comment is not theirs.
+        let here: Vec<&str> =
+            code.split(';').filter(|d| d.contains("fb_") && d.contains('(') && !d.contains('}')).collect();
+        let here: Vec<&&str> = here.iter().filter(|d| !d.trim_start().starts_with("typedef")).collect();
+        functions += here.len();
+        let told = comment.rsplit_once('[').is_some_and(|(_, note)| note.contains("any]") || note.contains("object]"));
+        assert!(here.len() <= 1 && (here.is_empty() || told), "no note: {here:?}");
+    }
+    assert!(functions > 40, "{functions} functions were found");
+}

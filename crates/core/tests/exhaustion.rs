@@ -142,7 +142,8 @@ fn temporary_memory_that_is_not_there_is_an_error() {
         return child();
     }
     let program = std::env::current_exe().unwrap();
-    let run = "ulimit -v 1000000; exec \"$0\" temporary_memory_that_is_not_there_is_an_error --exact --test-threads 1";
+    // `FIREBRAND_TEST_RUNNER`: the emulator under which this program runs, if it does.
+    let run = "ulimit -v 1000000; exec $FIREBRAND_TEST_RUNNER \"$0\" temporary_memory_that_is_not_there_is_an_error --exact --test-threads 1";
     let out = std::process::Command::new("sh").arg("-c").arg(run).arg(program).env(CHILD, "1").output().unwrap();
     let (text, errors) = (String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr));
     assert!(out.status.success() && text.contains("1 passed"), "{}\n{text}\n{errors}", out.status);

@@ -19,7 +19,7 @@ use crate::world::{Pending, World};
 use crate::{Error, Result};
 use firebrand_core::autograd::{RemovableHandle, get_gradient_edge, no_grad, queue_callback, will_engine_execute_node};
 use firebrand_core::module::Module;
-use firebrand_core::{DType, Tensor};
+use firebrand_core::{DType, Scalar, Tensor, ops};
 use std::fmt::Write;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, OnceLock};
@@ -30,7 +30,8 @@ use std::sync::{Arc, OnceLock};
 pub struct DdpOptions {
     /// Size of a bucket in bytes. Larger ones have less overhead, smaller ones start earlier.
     pub bucket_bytes: usize,
-    /// Size of the first bucket in bytes; it is smaller so that communication starts early.
+    /// Size of the first bucket in bytes, and the most of the last: smaller, so that communication starts early and ends soon after
+    /// the backward pass.
     pub first_bucket_bytes: usize,
     /// Divide the sum by the number of ranks. Turn it off if losses are already scaled by each rank's share.
     pub average: bool,
@@ -60,7 +61,7 @@ impl DdpOptions {
         self
     }
 
-    /// Size of the first bucket in bytes.
+    /// Size of the first bucket in bytes, and the most of the last.
     pub fn first_bucket_bytes(mut self, bytes: usize) -> Self {
         self.first_bucket_bytes = bytes;
         self
@@ -349,34 +350,55 @@ fn compare(world: &World, description: &str) -> Result<()> {
     }
 }
 
-/// Buckets in this order of parameters. A bucket has one dtype; one that is full is followed by another.
+/// Buckets in this order of parameters. A bucket has one dtype; one that is full is followed by another. The last is as small as the
+/// first: when its last gradient arrives, there is no computation left to hide it behind.
 fn fill_buckets(
     parameters: &[(String, Tensor)],
     order: &[usize],
     options: &DdpOptions,
     size: usize,
 ) -> (Vec<Bucket>, Vec<(usize, usize)>) {
+    let bytes = |i: usize| parameters[i].1.numel() * parameters[i].1.dtype().size();
+    // Dtype, bytes, members.
     let mut groups: Vec<(DType, usize, Vec<usize>)> = Vec::new();
-    let mut places = vec![(0, 0); parameters.len()];
     for &i in order {
         let p = &parameters[i].1;
         let limit = |k: usize| if k == 0 { options.first_bucket_bytes } else { options.bucket_bytes };
         let open = groups.iter().rposition(|(dtype, ..)| *dtype == p.dtype());
         // One that would make it too large goes into the next, unless this one is still small: what is full can travel.
         let fits = |k: &usize| {
-            let (held, more) = (groups[*k].1 * p.dtype().size(), p.numel() * p.dtype().size());
-            held + more <= limit(*k) || 2 * held < limit(*k)
+            let held = groups[*k].1;
+            held + bytes(i) <= limit(*k) || 2 * held < limit(*k)
         };
         let k = open.filter(fits).unwrap_or_else(|| {
             groups.push((p.dtype(), 0, Vec::new()));
             groups.len() - 1
         });
-        places[i] = (k, groups[k].1);
-        groups[k].1 += p.numel();
+        groups[k].1 += bytes(i);
         groups[k].2.push(i);
     }
-    let bucket = |(dtype, len, members): (DType, usize, Vec<usize>)| {
-        let len = if size == 1 { 0 } else { padded(len, size) }; // alone, nothing travels
+    if let Some((dtype, held, members)) = groups.last_mut() {
+        let (mut tail, mut from) = (0, members.len());
+        while from > 1 && tail + bytes(members[from - 1]) <= options.first_bucket_bytes {
+            from -= 1;
+            tail += bytes(members[from]);
+        }
+        if *held > options.first_bucket_bytes && tail > 0 {
+            let (dtype, members) = (*dtype, members.split_off(from));
+            *held -= tail;
+            groups.push((dtype, tail, members));
+        }
+    }
+    let mut places = vec![(0, 0); parameters.len()];
+    for (k, (_, _, members)) in groups.iter().enumerate() {
+        let mut at = 0;
+        for &i in members {
+            places[i] = (k, at);
+            at += parameters[i].1.numel();
+        }
+    }
+    let bucket = |(dtype, held, members): (DType, usize, Vec<usize>)| {
+        let len = if size == 1 { 0 } else { padded(held / dtype.size(), size) }; // alone, nothing travels
         Bucket { flat: Tensor::zeros([len as i64], dtype), members }
     };
     (groups.into_iter().map(bucket).collect(), places)
@@ -536,16 +558,21 @@ impl Replica {
             no_grad(|| view.try_zero_().map(drop))?;
             return Ok(false);
         };
-        no_grad(|| {
-            // Already there if it was accumulated into the view of an earlier pass.
-            if grad.data_ptr() != view.data_ptr() {
-                view.try_copy_(&grad, false)?;
+        let averages = self.options.average && !self.managed.load(SeqCst) && self.hook.get().is_none();
+        let share = 1.0 / self.world.size() as f64;
+        // It is already there if it was accumulated into the view of an earlier pass.
+        let there = grad.data_ptr() == view.data_ptr();
+        no_grad(|| match (there, averages) {
+            (true, false) => Ok(()),
+            (true, true) => view.try_mul_(share).map(drop),
+            (false, false) => view.try_copy_(&grad, false).map(drop),
+            // In one pass over memory, which the backward pass needs for itself.
+            (false, true) if grad.dtype() == view.dtype() => {
+                ops::mul_out(&grad, &Tensor::try_wrapped_number(Scalar::from(share))?, view).map(drop)
             }
-            if self.options.average && !self.managed.load(SeqCst) && self.hook.get().is_none() {
-                view.try_mul_(1.0 / self.world.size() as f64)?;
-            }
-            Ok(true)
-        })
+            (false, true) => view.try_copy_(&grad, false)?.try_mul_(share).map(drop),
+        })?;
+        Ok(true)
     }
 
     /// A parameter's part of its bucket is written; sends all buckets that are full and whose turn it is.
@@ -618,5 +645,38 @@ impl Replica {
         let mut state = self.state();
         (state.buckets, state.places) = (buckets, places);
         Ok(())
+    }
+}
+
+#[cfg(all(test, not(feature = "shuttle")))]
+mod tests {
+    use super::*;
+
+    /// The members of buckets of `first` and `bucket` bytes, for f32 parameters of these lengths.
+    fn members(lengths: &[i64], first: usize, bucket: usize) -> Vec<Vec<usize>> {
+        let parameter = |(i, n): (usize, &i64)| (i.to_string(), Tensor::zeros([*n], DType::F32));
+        let parameters: Vec<_> = lengths.iter().enumerate().map(parameter).collect();
+        let options = DdpOptions::default().first_bucket_bytes(first).bucket_bytes(bucket);
+        let order: Vec<usize> = (0..lengths.len()).collect();
+        let (buckets, places) = fill_buckets(&parameters, &order, &options, 2);
+        for (k, b) in buckets.iter().enumerate() {
+            let mut at = 0;
+            for &i in &b.members {
+                assert_eq!(places[i], (k, at), "parameter {i}");
+                at += parameters[i].1.numel();
+            }
+            assert_eq!(b.flat.numel(), at.next_multiple_of(2), "bucket {k}");
+        }
+        buckets.into_iter().map(|b| b.members).collect()
+    }
+
+    #[test]
+    fn the_first_and_the_last_bucket_are_small() {
+        assert_eq!(members(&[1; 10], 8, 16), [vec![0, 1], vec![2, 3, 4, 5], vec![6, 7], vec![8, 9]]);
+        // One that is small already, one that a single parameter fills, and a parameter that is too large for the last.
+        assert_eq!(members(&[1; 4], 8, 16), [vec![0, 1], vec![2, 3]]);
+        assert_eq!(members(&[2, 9], 8, 16), [vec![0], vec![1]]);
+        assert_eq!(members(&[2, 1, 5], 8, 16), [vec![0], vec![1, 2]]);
+        assert_eq!(members(&[3], 8, 16), [vec![0]]);
     }
 }

@@ -59,9 +59,9 @@ impl Isa {
             Isa::Neon => cfg!(target_arch = "aarch64"),
             #[cfg(target_arch = "x86_64")]
             Isa::Avx2 => crate::sets::avx2::available(),
-            #[cfg(target_arch = "x86_64")]
+            #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
             Isa::Avx512 => crate::sets::avx512::available(),
-            #[cfg(not(target_arch = "x86_64"))]
+            #[allow(unreachable_patterns)] // where all of them are compiled
             _ => false,
         }
     }

@@ -194,7 +194,8 @@ fn floats<T: Real>(given: Given<'_>, alpha: f64, beta: f64) {
     }
 }
 
-/// Complex numbers: always through the crate, a whole product on one thread.
+/// Complex numbers: through the crate, a whole product on one thread.
+#[cfg(feature = "linalg")]
 fn complexes<T: Element + std::ops::Mul<Output = T>>(given: Given<'_>, alpha: f64, beta: f64) {
     let zero = T::from_f64(0.0);
     let batch = Batch::<T>::new(given, T::from_f64(alpha), T::from_f64(beta));
@@ -564,7 +565,11 @@ fn widen<T: Element>(v: View<'_>) -> (Scratch<f32>, SmallVec<[usize; 8]>) {
     (wide, strides)
 }
 
-/// Integers with wrapping arithmetic, or bool with or and and.
+/// Complex numbers by plain loops: the crate's kernels for them are large.
+#[cfg(not(feature = "linalg"))]
+use ring as complexes;
+
+/// Integers with wrapping arithmetic, or bool with or and and; complex numbers where no library multiplies them.
 trait Ring: Element {
     const ZERO: Self;
     fn mul_add(self, a: Self, b: Self) -> Self;
@@ -590,6 +595,21 @@ impl Ring for Truth {
         (self.get() | (a.get() & b.get())).into()
     }
 }
+
+#[cfg(not(feature = "linalg"))]
+macro_rules! complex_ring {
+    ($($t:ty),*) => {$(
+        impl Ring for Complex<$t> {
+            const ZERO: Self = Complex { re: 0.0, im: 0.0 };
+            #[inline(always)]
+            fn mul_add(self, a: Self, b: Self) -> Self {
+                self + a * b
+            }
+        }
+    )*};
+}
+#[cfg(not(feature = "linalg"))]
+complex_ring!(f32, f64);
 
 /// Blocks of 64 columns: copied once, then each row adds up scaled rows of the copy.
 fn ring<T: Ring>(given: Given<'_>, alpha: f64, beta: f64) {

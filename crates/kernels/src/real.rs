@@ -80,6 +80,7 @@ macro_rules! per_isa {
                         body($($arg),*)
                     }
                 }
+                #[cfg(feature = "avx512")]
                 $crate::sets::avx512::for_avx512! {
                     fn avx512 $(<T: $bound>)?($($arg: $ty),*) $(-> $result)? {
                         body($($arg),*)
@@ -87,6 +88,7 @@ macro_rules! per_isa {
                 }
                 match $crate::cpu::isa() {
                     // SAFETY: `isa` names a set only if the machine has it.
+                    #[cfg(feature = "avx512")]
                     $crate::cpu::Isa::Avx512 => return unsafe { avx512($($arg),*) },
                     // SAFETY: as above.
                     $crate::cpu::Isa::Avx2 => return unsafe { avx2($($arg),*) },

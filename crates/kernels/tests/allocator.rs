@@ -14,7 +14,9 @@ fn alone(test: &str, kilobytes: Option<usize>, body: fn()) {
     let program = std::env::current_exe().expect("this program");
     let mut child = std::process::Command::new("sh");
     let limit = kilobytes.map_or(String::new(), |k| format!("ulimit -v {k}; "));
-    child.arg("-c").arg(format!("{limit}exec \"$0\" --exact {test} --test-threads 1")).arg(program);
+    // `FIREBRAND_TEST_RUNNER`: the emulator under which this program runs, if it does.
+    let run = "exec $FIREBRAND_TEST_RUNNER \"$0\"";
+    child.arg("-c").arg(format!("{limit}{run} --exact {test} --test-threads 1")).arg(program);
     let out = child.env(CHILD, test).output().expect("a shell");
     let (text, errors) = (String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr));
     assert!(out.status.success() && text.contains("1 passed"), "{}\n{text}\n{errors}", out.status);

@@ -179,8 +179,12 @@ fn child() {
 
 /// A process that trains and writes checkpoints to `path` without end.
 fn trainee(path: &Path) -> std::process::Child {
-    let mut command = Command::new(std::env::current_exe().expect("this test"));
-    command.args(["child", "--exact", "--nocapture"]).env(CHILD, path).stdout(Stdio::null());
+    // `FIREBRAND_TEST_RUNNER`: the emulator under which this program runs, if it does.
+    let runner = std::env::var("FIREBRAND_TEST_RUNNER").unwrap_or_default();
+    let program = std::env::current_exe().expect("this test").display().to_string();
+    let mut words = runner.split_whitespace().chain([&*program]);
+    let mut command = Command::new(words.next().expect("a program at least"));
+    command.args(words).args(["child", "--exact", "--nocapture"]).env(CHILD, path).stdout(Stdio::null());
     command.spawn().expect("a process")
 }
 

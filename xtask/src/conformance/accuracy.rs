@@ -12,7 +12,7 @@ pub(super) fn run(venv: Option<&str>) -> Outcome {
         must(Command::new(env!("CARGO")).current_dir(&root).args(["build", "--quiet", "--release"]).args(build))?;
     }
     let python = environment(venv, &[])?.join("bin/python");
-    let release = root.join("target/release");
+    let release = crate::target().join("release");
     let mut compare = Command::new(python);
     compare.arg(root.join("golden/conformance_accuracy.py"));
     must(compare.arg(release.join("examples/evaluate")).arg(release.join("firebrand")))?;

@@ -10,7 +10,7 @@ pub(super) fn run(script: &str, venv: Option<&str>) -> Outcome {
     let build = ["build", "--quiet", "--release", "-p", "firebrand-cli"];
     must(Command::new(env!("CARGO")).current_dir(&root).args(build))?;
     let python = environment(venv, &["transformers", "peft"])?.join("bin/python");
-    let program = root.join("target/release/firebrand");
+    let program = crate::target().join("release/firebrand");
     must(Command::new(python).arg(root.join("golden").join(script)).arg(program))?;
     Ok("equal".to_string())
 }

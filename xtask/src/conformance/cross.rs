@@ -21,11 +21,6 @@ pub(super) fn need_program(program: &str, advice: &str) -> Result<(), String> {
     if found.is_ok_and(|s| s.success()) { Ok(()) } else { Err(format!("{program} is missing; {advice}")) }
 }
 
-/// Where Cargo puts what it builds.
-pub(super) fn target_folder() -> PathBuf {
-    std::env::var_os("CARGO_TARGET_DIR").map_or(crate::root().join("target"), PathBuf::from)
-}
-
 /// A program that Cargo built.
 pub(super) struct Program {
     /// The name of the test file or example; of the crate for unit tests.
@@ -45,6 +40,16 @@ fn executable(message: &str) -> Option<Program> {
     package.pop();
     let (_, target) = message.split_once("\"target\":{")?;
     Some(Program { name: text(target, "name")?, path, package })
+}
+
+/// What Cargo is to build of the test programs: all, or those with these names (test files; crates for their unit tests).
+pub(super) fn programs<'a>(only: &[&'a str]) -> Vec<&'a str> {
+    if only.is_empty() {
+        return vec!["--lib", "--tests"];
+    }
+    only.iter()
+        .flat_map(|name| if name.starts_with("firebrand_") { vec!["--lib"] } else { vec!["--test", name] })
+        .collect()
 }
 
 /// Runs a command of Cargo's that builds, for `target`, and returns the programs it made.

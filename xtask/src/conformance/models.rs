@@ -11,7 +11,7 @@ pub(super) fn run(venv: Option<&str>) -> Outcome {
     let build = ["build", "--quiet", "--release", "-p", "firebrand-cli"];
     must(Command::new(env!("CARGO")).current_dir(&root).args(build))?;
     let python = environment(venv, &["torchvision", "timm", "transformers"])?.join("bin/python");
-    let program = root.join("target/release/firebrand");
+    let program = crate::target().join("release/firebrand");
     must(Command::new(python).arg(root.join("golden/conformance_models.py")).arg(program))?;
     Ok("equal".to_string())
 }

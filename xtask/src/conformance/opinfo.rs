@@ -15,7 +15,7 @@ pub(super) fn run(venv: Option<&str>, only: &[&str]) -> Outcome {
     must(Command::new(env!("CARGO")).current_dir(&root).args(build))?;
     let python = environment(venv, &["expecttest"])?.join("bin/python");
     let mut command = Command::new(python);
-    command.arg(root.join("golden/conformance_opinfo.py")).arg(root.join("target/release/firebrand"));
+    command.arg(root.join("golden/conformance_opinfo.py")).arg(crate::target().join("release/firebrand"));
     // What PyTorch made is kept: it takes most of the time, and stays the same.
     command.arg("--programs").arg(root.join("target/opinfo")).args(["--jobs", "2"]);
     if only.is_empty() {

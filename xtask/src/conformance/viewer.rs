@@ -35,7 +35,7 @@ pub(super) fn run() -> Outcome {
         "firebrand-cli",
     ]))?;
     let firebrand = |arguments: &[&str]| {
-        must(Command::new(root.join("target/release/firebrand")).current_dir(&scratch).args(arguments))
+        must(Command::new(crate::target().join("release/firebrand")).current_dir(&scratch).args(arguments))
     };
     for name in PROGRAMS {
         let model = root.join("golden/programs").join(name).join("model.pt2");

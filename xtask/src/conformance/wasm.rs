@@ -4,7 +4,7 @@
 //! Tests run one by one, each in a fresh instance, since a panic ends an instance. Those that cannot run there are listed
 //! with reasons in `wasm_excluded.txt`, which may name at most one in twenty.
 
-use super::cross::{self, Program, need_target, target_folder};
+use super::cross::{self, Program, need_target};
 use super::environment::must;
 use crate::Outcome;
 use std::path::Path;
@@ -69,7 +69,7 @@ struct Counts {
 
 /// Runs the tests of every module, several at a time.
 fn test(modules: &[Program], only: &[&str]) -> Result<Counts, String> {
-    let scratch = target_folder().join("conformance/wasm");
+    let scratch = crate::target().join("conformance/wasm");
     std::fs::create_dir_all(&scratch).map_err(|e| format!("{}: {e}", scratch.display()))?;
     let scratch = scratch.canonicalize().map_err(|e| format!("{}: {e}", scratch.display()))?;
     let excluded = cross::excluded(EXCLUDED, "wasm_excluded.txt")?;
@@ -124,7 +124,7 @@ fn losses() -> Result<String, String> {
         let losses = text.lines().filter_map(|l| l.parse().ok()).collect();
         Ok((losses, text.lines().last().unwrap_or_default().to_string()))
     };
-    let scratch = target_folder().join("conformance/wasm");
+    let scratch = crate::target().join("conformance/wasm");
     let mut there = node(&module.path, &scratch)?;
     there.arg("--main");
     let mut here = cargo(&[&["run", "--quiet"][..], &example].concat());
@@ -153,7 +153,7 @@ pub(super) fn run(only: &[&str]) -> Outcome {
         }
     }
     let packages: Vec<&str> = TESTED.iter().flat_map(|p| ["-p", p]).collect();
-    let modules = build(&[&["test", "--no-run", "--lib", "--tests"][..], &packages].concat())?;
+    let modules = build(&[&["test", "--no-run"][..], &cross::programs(only), &packages].concat())?;
     let counts = test(&modules, only)?;
     let Counts { passed, ignored, failed, excluded, failures } = counts;
     if !failures.is_empty() {

@@ -113,11 +113,13 @@ fn steps(
     bench.emit(&format!("{case}.extra_peak"), ddp_peak - plain_peak, "MB")
 }
 
-/// Seconds to add up this many bytes over all ranks, with nothing else to do, in buckets as large as the default.
+/// Seconds to add up just as many bytes over all ranks, with nothing else to do, in buckets as large as the default.
 fn wire(world: &World, bytes: usize) -> Done<f64> {
-    let bucket = DdpOptions::default().bucket_bytes.min(bytes).max(4);
-    let buckets: Vec<Tensor> =
-        (0..bytes.div_ceil(bucket)).map(|_| Tensor::ones([(bucket / 4) as i64], DType::F32)).collect();
+    let bucket = DdpOptions::default().bucket_bytes;
+    let buckets: Vec<Tensor> = (0..bytes)
+        .step_by(bucket)
+        .map(|at| Tensor::ones([((bytes - at).min(bucket) / 4) as i64], DType::F32))
+        .collect();
     fastest(world, || {
         for t in &buckets {
             world.all_reduce(t).map_err(Refusal::because)?;

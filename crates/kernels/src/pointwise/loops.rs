@@ -11,7 +11,9 @@ use super::{Op, complex, convert};
 use crate::cpu::Isa;
 use crate::cpu::isa;
 #[cfg(target_arch = "x86_64")]
-use crate::sets::{avx2::for_avx2, avx512::for_avx512};
+use crate::sets::avx2::for_avx2;
+#[cfg(all(target_arch = "x86_64", feature = "avx512"))]
+use crate::sets::avx512::for_avx512;
 use crate::{DType, vmath, vmath64};
 
 /// A scalar operand is a chunk of this many equal elements.
@@ -108,7 +110,7 @@ impl Loops {
     #[inline]
     pub(super) fn get() -> &'static Loops {
         match isa() {
-            #[cfg(target_arch = "x86_64")]
+            #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
             Isa::Avx512 => const { &avx512::LOOPS },
             #[cfg(target_arch = "x86_64")]
             Isa::Avx2 => const { &avx2::LOOPS },
@@ -222,7 +224,7 @@ instruction_set!(neon, true, for_baseline);
 instruction_set!(avx2, true, for_avx2);
 
 /// Wider vectors pay where the arithmetic is; the rest is the AVX2 code, whose results are the same to the bit.
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", feature = "avx512"))]
 mod avx512 {
     use super::*;
     for_avx512! {

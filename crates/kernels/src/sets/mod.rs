@@ -5,15 +5,17 @@
 //! two of AVX2, four of NEON, simd128 or SSE2 (see [`wide`]). The set says how many rows and vectors of such sums its
 //! registers hold.
 //!
-//! To add a set: a file with its features, its register and its two entries; its name in [`crate::cpu::Isa`]; an arm in
-//! [`rows`] and [`tiles`].
+//! To add a set: a file with its features, its register and its two entries, and then one line each where a set is named: in
+//! [`crate::cpu::Isa`], in [`rows`] and [`tiles`], in `pointwise/loops.rs` (a table of loops, which `instruction_set!` compiles), and, if the
+//! baseline of its architecture is below it, in `per_isa!`. No kernel changes. What a set can do that others cannot is beside the kernel that
+//! wants it: products of bf16 and bytes in `matmul/pairs.rs`.
 //!
 //! Everything here is `#[inline(always)]`: only code that ends up inside an entry is compiled for the set.
 #![allow(unsafe_code)]
 
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod avx2;
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", feature = "avx512"))]
 pub(crate) mod avx512;
 #[cfg(target_arch = "aarch64")]
 pub(crate) mod neon;
@@ -49,7 +51,7 @@ pub(crate) trait TileKernel {
 pub(crate) fn rows<K: Kernel>(k: K) -> K::Out {
     match isa() {
         // SAFETY: `isa` names a set this machine has.
-        #[cfg(target_arch = "x86_64")]
+        #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
         Isa::Avx512 => unsafe { avx512::rows(k) },
         // SAFETY: as above.
         #[cfg(target_arch = "x86_64")]
@@ -69,7 +71,7 @@ pub(crate) unsafe fn tiles<K: TileKernel>(k: K) -> K::Out {
     // SAFETY: the caller's promise; `isa` names a set this machine has.
     unsafe {
         match isa() {
-            #[cfg(target_arch = "x86_64")]
+            #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
             Isa::Avx512 => avx512::tiles(k),
             #[cfg(target_arch = "x86_64")]
             Isa::Avx2 => avx2::tiles(k),

@@ -75,7 +75,7 @@ pub(super) fn run(parts: &[&str]) -> Outcome {
 
 /// The example on every library, a rank of it that is killed, and a launcher with the library of another.
 fn worlds(found: &[&Launcher], report: &mut Vec<String>) -> Result<(), String> {
-    let example = root().join("target/release/examples/data_parallel");
+    let example = crate::target().join("release/examples/data_parallel");
     for ranks in [2, 3, 4] {
         let expected = weights(&output(Command::new(&example).args(["--threads", &ranks.to_string()]))?)?;
         for (name, program, more) in found {
@@ -95,7 +95,7 @@ fn worlds(found: &[&Launcher], report: &mut Vec<String>) -> Result<(), String> {
         // The library of the other launcher.
         let wrong = launcher(program, more)
             .args(["-n", "2"])
-            .arg(root().join("target/release/firebrand"))
+            .arg(crate::target().join("release/firebrand"))
             .arg("dist-info")
             .env("FIREBRAND_MPI", "libmpi.so.40")
             .output();

@@ -20,7 +20,7 @@ const SIZES: [&str; 4] = ["--batch-size", "24", "--epochs", "50"];
 
 pub(super) fn run(found: &Launcher) -> Result<String, String> {
     let (name, program, more) = found;
-    let (binary, golden) = (root().join("target/release/firebrand"), root().join("golden/train"));
+    let (binary, golden) = (crate::target().join("release/firebrand"), root().join("golden/train"));
     let mut runs = 0;
     for ranks in ["2", "3", "4"] {
         for (model, data, loss) in PROGRAMS {

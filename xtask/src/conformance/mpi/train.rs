@@ -33,7 +33,7 @@ struct Proof<'a> {
 pub(super) fn run(found: &Launcher, wanted: &dyn Fn(&str) -> bool) -> Result<Vec<String>, String> {
     let folder = std::env::temp_dir().join(format!("firebrand-mpi-{}", std::process::id()));
     std::fs::create_dir_all(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
-    let proof = Proof { launcher: found, program: root().join("target/release/firebrand"), folder };
+    let proof = Proof { launcher: found, program: crate::target().join("release/firebrand"), folder };
     let report = proof.all(wanted);
     // What is left is small, and the next run makes its own.
     let _ = std::fs::remove_dir_all(&proof.folder);
