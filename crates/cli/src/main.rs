@@ -49,6 +49,7 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     /// Train the built-in model on the bundled digits and write a report, or fine-tune an exported program
+    #[command(allow_negative_numbers = true)]
     Train(Box<train::Options>),
     /// Compute the metrics of an exported program on data
     Eval(program::eval::Options),

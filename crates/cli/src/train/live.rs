@@ -221,7 +221,10 @@ impl Callback for Live {
         view.first = progress.step;
         (view.began, view.epoch_began) = (Instant::now(), Instant::now());
         if progress.step > 0 && view.shown != Shown::Nothing {
-            eprintln!("resumed at step {}, in epoch {}", progress.step, progress.epoch + 1);
+            match view.epochs - progress.epoch.min(view.epochs) {
+                0 => eprintln!("resumed at step {}: all {} epochs are done", progress.step, view.epochs),
+                _ => eprintln!("resumed at step {}, in epoch {}", progress.step, progress.epoch + 1),
+            }
         }
         Ok(())
     }
