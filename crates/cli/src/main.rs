@@ -71,6 +71,7 @@ enum Command {
     /// Benchmark built-in workloads or an exported program
     Bench(bench::Options),
     /// Continue a prompt with an exported language model
+    #[command(allow_negative_numbers = true)]
     Generate(generate::Options),
     /// Convert model weights between file formats, or load weights into a program
     Convert(convert::Options),
