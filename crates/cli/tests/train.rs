@@ -496,6 +496,7 @@ fn wrong_input_is_named() {
             "--label-smoothing is for cross_entropy",
         ),
         (vec!["train", &model, "--data", "x.npz", "--loss", "sum"], "expected mse, l1"),
+        (vec!["train", &model, "-o", "-"], "invalid value '-' for '--output <OUT.pt2>'"),
         (vec!["train", &model, "--clip", "-1"], "invalid value '-1' for '--clip <X>': expected a positive number"),
     ] {
         refused(&firebrand(dir.path(), &arguments), 2, reason);
