@@ -133,6 +133,75 @@ for name, (config, cls, options) in {
     MODELS[f"transformers_{name}"] = lambda c=config, m=cls, o=options: transformers(c, m, **o)
 
 
+def pictures(config, model, size=32, **options):
+    """Networks of images, and the halves for images of networks of both."""
+    import transformers as t
+
+    class First(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            made = getattr(t, config)(**options)
+            made.update({k: v for k, v in CALM.items() if hasattr(made, k)})
+            self.model = getattr(t, model)(made)
+
+        def forward(self, pixels):
+            return self.model(pixel_values=pixels)[0]
+
+    return First(), (torch.randn(2, 3, size, size),)
+
+
+TINY = dict(hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=64, image_size=32, patch_size=8)
+
+for name, (config, cls, options) in {
+    "vit": ("ViTConfig", "ViTForImageClassification", TINY),
+    "dinov3_vit": ("DINOv3ViTConfig", "DINOv3ViTModel", TINY | dict(pos_embed_jitter=None, pos_embed_rescale=None, pos_embed_shift=None)),
+    "efficientnet": ("EfficientNetConfig", "EfficientNetModel", dict(image_size=64, size=64, width_coefficient=0.25, depth_coefficient=0.2, hidden_dim=320, dropout_rate=0.0, drop_connect_rate=0.0)),
+    "align_vision": ("AlignVisionConfig", "AlignVisionModel", dict(image_size=64, size=64, width_coefficient=0.25, depth_coefficient=0.2, hidden_dim=80, dropout_rate=0.0, drop_connect_rate=0.0)),
+    "clipseg_vision": ("CLIPSegVisionConfig", "CLIPSegVisionModel", TINY),
+    "groupvit_vision": ("GroupViTVisionConfig", "GroupViTVisionModel", dict(hidden_size=32, intermediate_size=64, depths=[1, 1], num_hidden_layers=2, num_group_tokens=[8, 0], num_output_groups=[4, 4], num_attention_heads=4, image_size=32, patch_size=8)),
+}.items():
+    MODELS[f"transformers_{name}"] = lambda c=config, m=cls, o=options: pictures(c, m, **o)
+
+
+@model
+def transformers_llava():
+    import transformers as t
+
+    class Both(torch.nn.Module):
+        """Text with an image in the place of its tokens."""
+
+        def __init__(self):
+            super().__init__()
+            text = t.LlamaConfig(**SMALL | {"vocab_size": 120})
+            made = t.LlavaConfig(vision_config=t.CLIPVisionConfig(**TINY), text_config=text, image_token_index=110)
+            made.text_config.use_cache = False
+            self.model = t.LlavaForConditionalGeneration(made)
+
+        def forward(self, tokens, pixels):
+            return self.model(input_ids=tokens, pixel_values=pixels, use_cache=False)[0]
+
+    tokens = torch.randint(0, 100, (2, 24))
+    tokens[:, 2:18] = 110
+    return Both(), (tokens, torch.randn(2, 3, 32, 32))
+
+
+@model
+def transformers_clipseg():
+    import transformers as t
+
+    class Both(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            text = SMALL | dict(max_position_embeddings=16, eos_token_id=99)
+            made = t.CLIPSegConfig(text_config=text, vision_config=TINY, projection_dim=16, reduce_dim=16, extract_layers=[0, 1], decoder_num_attention_heads=2, decoder_intermediate_size=32)
+            self.model = t.CLIPSegForImageSegmentation(made)
+
+        def forward(self, tokens, pixels):
+            return self.model(input_ids=tokens, pixel_values=pixels).logits
+
+    return Both(), (torch.randint(0, 99, (2, 12)), torch.randn(2, 3, 32, 32))
+
+
 @model
 def lstm():
     class Tagger(torch.nn.Module):

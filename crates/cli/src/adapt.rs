@@ -4,13 +4,14 @@
 use crate::convert::read_state;
 use crate::lora::AdapterOptions;
 use crate::program::WeightOptions;
+use crate::program_file;
 use crate::refusal::{Done, Refusal};
 use clap::ValueEnum;
 use firebrand::DType;
 use firebrand::autograd::{SavedHooksGuard, save_compressed};
 use firebrand::graph::passes::{QuantizeOptions, load_adapter, quantize};
 use firebrand::graph::{
-    ExportedProgram, LoadOptions, ProgramModule, recompute_blocks, recompute_cheap, recompute_wide,
+    LoadOptions, ProgramModule, recompute_blocks, recompute_cheap, recompute_wide,
 };
 use std::path::{Path, PathBuf};
 
@@ -80,7 +81,7 @@ impl AdaptOptions {
             return Err(Refusal::because("--rank, --alpha, --targets and the other adapter options need --lora"));
         }
         let options = LoadOptions { memory: memory.memory(), ..LoadOptions::default() };
-        let mut program = ExportedProgram::load_with(path, &options).map_err(Refusal::because)?;
+        let mut program = program_file::load(path, &options)?;
         if let Some(file) = &self.weights {
             let (loaded, _) = program.with_weights(&read_state(file, memory)?, false).map_err(Refusal::because)?;
             program = loaded;

@@ -1,10 +1,11 @@
 //! `firebrand convert`: converts the state of a model from one file format to another.
 
 use crate::program::WeightOptions;
+use crate::program_file;
 use crate::refusal::{Done, Refusal, say};
 use clap::ValueEnum;
 use firebrand::DType;
-use firebrand::graph::{Constant, ExportedProgram, LoadOptions};
+use firebrand::graph::{Constant, LoadOptions};
 use firebrand::io::npz::Tensors;
 use firebrand::io::{
     Archive, check_outputs, open_regular, plain, read_weights, write_npz, write_safetensors, write_torch_save,
@@ -102,7 +103,7 @@ pub(crate) fn read_state(path: &Path, weights: WeightOptions) -> Done<Tensors> {
         return Ok(read_weights(path, weights.memory())?);
     }
     let options = LoadOptions { refuse_unsupported: false, memory: weights.memory(), ..LoadOptions::default() };
-    let program = ExportedProgram::load_with(path, &options).map_err(Refusal::because)?;
+    let program = program_file::load(path, &options)?;
     let mut tensors: Tensors = program.state_dict.iter().map(|(name, s)| (name.clone(), s.tensor.detach())).collect();
     for (name, constant) in &program.constants {
         if let Constant::Tensor(t) = constant {
@@ -133,7 +134,7 @@ pub(crate) fn run(options: &Options) -> Done {
         (Format::Pt2, Some(model)) => {
             let load =
                 LoadOptions { refuse_unsupported: false, memory: options.weights.memory(), ..LoadOptions::default() };
-            let program = ExportedProgram::load_with(model, &load).map_err(Refusal::because)?;
+            let program = program_file::load(model, &load)?;
             let (program, report) = program.with_weights(&tensors, options.partial).map_err(Refusal::because)?;
             program.save(&options.output).map_err(Refusal::because)?;
             say!("{}: {report}", options.output.display())?;

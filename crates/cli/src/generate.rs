@@ -39,7 +39,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "ID,ID…", value_delimiter = ',')]
     stop: Option<Vec<i64>>,
     /// Sample with this temperature; decoding is greedy unless --temperature, --top-k or --top-p is given
-    #[arg(long, value_name = "T")]
+    #[arg(long, value_name = "T", value_parser = temperature)]
     temperature: Option<f64>,
     /// Sample from the K most likely tokens
     #[arg(long, value_name = "K")]
@@ -61,6 +61,13 @@ pub(crate) struct Options {
     json: bool,
     #[command(flatten)]
     weights: WeightOptions,
+}
+
+fn temperature(text: &str) -> std::result::Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(t) if t > 0.0 && t.is_finite() => Ok(t),
+        _ => Err("expected a positive number; without --temperature, --top-k and --top-p the most likely token is taken".into()),
+    }
 }
 
 /// Where tokens come from and go to.
@@ -145,7 +152,7 @@ pub(crate) fn run(options: &Options) -> Done {
     let rate = if made.len() > 1 { (made.len() - 1) as f64 / (seconds - prefill).max(1e-9) } else { 0.0 };
     if options.json {
         let mut report = serde_json::json!({
-            "schema": 1,
+            "schema": "firebrand.generate/1",
             "prompt_tokens": prompt.len(),
             "tokens": made,
             "cache": model.has_cache(),

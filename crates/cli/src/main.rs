@@ -52,6 +52,7 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     /// Train the built-in model on the bundled digits and write a report, or fine-tune an exported program
+    #[command(allow_negative_numbers = true)]
     Train(Box<train::Options>),
     /// Compute the metrics of an exported program on data
     Eval(program::eval::Options),
@@ -73,6 +74,7 @@ enum Command {
     /// Benchmark built-in workloads or an exported program
     Bench(bench::Options),
     /// Continue a prompt with an exported language model
+    #[command(allow_negative_numbers = true)]
     Generate(generate::Options),
     /// Convert model weights between file formats, or load weights into a program
     Convert(convert::Options),

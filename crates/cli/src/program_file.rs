@@ -2,8 +2,8 @@
 
 use crate::refusal::{Done, Refusal};
 use firebrand::graph::text::{Form, parse, print};
-use firebrand::graph::{ExportedProgram, LoadOptions, SaveOptions};
-use firebrand::io::{Output, open_regular, plain, read_regular};
+use firebrand::graph::{Error, ExportedProgram, LoadOptions, SaveOptions};
+use firebrand::io::{Archive, Output, open_regular, plain, read_regular};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
@@ -33,15 +33,46 @@ pub(crate) fn read(path: &Path, options: &LoadOptions) -> Done<(ExportedProgram,
     // A file too short to be an archive is read as text.
     let archive = std::io::Read::read_exact(&mut file, &mut first).is_ok() && &first == b"PK";
     if archive {
-        let program = ExportedProgram::load_with(path, options).map_err(|e| match e {
-            // The error already names the file.
-            e @ firebrand::graph::Error::Io(_) => Refusal::because(e),
-            e => named(&e),
-        })?;
-        return Ok((program, Format::Pt2));
+        return Ok((load(path, options)?, Format::Pt2));
     }
     let text = String::from_utf8(read_regular(path)?).map_err(|_| named(&"neither an archive nor UTF-8 text"))?;
     Ok((parse(&text).map_err(|e| named(&e))?, Format::Text))
+}
+
+/// Loads an archive. The error names the file; if that is of another known kind, it says which.
+pub(crate) fn load(path: &Path, options: &LoadOptions) -> Done<ExportedProgram> {
+    ExportedProgram::load_with(path, options).map_err(|e| {
+        let path_shown = plain(&path.display().to_string()).into_owned();
+        match (other_kind(path), e) {
+            (Some(kind), _) => Refusal::because(format!(
+                "{path_shown}: this is {kind}, not an exported program; in Python: torch.export.save(torch.export.export(model, inputs), \"model.pt2\")"
+            )),
+            // It names the file itself.
+            (None, Error::Io(e @ firebrand::io::Error::File { .. })) => Refusal::because(e),
+            (None, e) => Refusal::because(format!("{path_shown}: {e}")),
+        }
+    })
+}
+
+/// The kind of a file that is not a program.
+fn other_kind(path: &Path) -> Option<&'static str> {
+    let Ok(archive) = Archive::open(path) else {
+        let mut first = [0; 6];
+        let (mut file, _) = open_regular(path).ok()?;
+        let array = std::io::Read::read_exact(&mut file, &mut first).is_ok() && &first == b"\x93NUMPY";
+        return array.then_some("an array (.npy)");
+    };
+    let has = |end: &str| archive.names().any(|n| n.ends_with(end));
+    // Programs contain files of these kinds.
+    if has("archive_format") || has("serialized_exported_program.json") {
+        return None;
+    }
+    Some(match () {
+        () if has("constants.pkl") => "a TorchScript module",
+        () if has("data.pkl") => "a torch.save file",
+        () if has(".npy") => "an archive of arrays (.npz)",
+        () => return None,
+    })
 }
 
 /// Stages a program in this format: it appears, whole, when it is committed.

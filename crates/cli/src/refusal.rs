@@ -23,6 +23,11 @@ pub(crate) enum Refusal {
     ReaderGone,
 }
 
+/// `1 epoch`, `2 epochs`.
+pub(crate) fn counted(n: usize, what: &str) -> String {
+    format!("{n} {what}{}", if n == 1 { "" } else { "s" })
+}
+
 impl Refusal {
     /// A refusal with a reason.
     pub(crate) fn because(reason: impl Display) -> Refusal {

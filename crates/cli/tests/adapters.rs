@@ -190,7 +190,9 @@ fn tokens_are_those_of_transformers() {
             assert_eq!(json["cache"], cache, "{program}");
         }
         refused(at, &["generate", &model, "--ids", &prompt, "-n", "1000"], 3, "the model is limited");
-        refused(at, &["generate", &model, "--ids", &prompt, "--temperature", "0"], 3, "temperature");
+        refused(at, &["generate", &model, "--ids", &prompt, "--temperature", "0"], 2, "the most likely token is taken");
+        let far = format!("{prompt},40");
+        refused(at, &["generate", &model, "--ids", &far], 3, "token 40 is not one of the model's 40 tokens");
     }
     refused(at, &["generate", &golden("lora/convnet/base.pt2"), "--ids", "1"], 3, "is not understood");
 }

@@ -34,6 +34,13 @@ fn done(output: &Output) -> String {
     String::from_utf8(output.stdout.clone()).unwrap()
 }
 
+/// What is said beside the result.
+#[track_caller]
+fn done_with_notes(output: &Output) -> String {
+    done(output);
+    errors(output)
+}
+
 #[track_caller]
 fn refused(output: &Output, code: i32, reason: &str) {
     assert_eq!(output.status.code(), Some(code), "{}", errors(output));
@@ -328,7 +335,7 @@ fn settings_come_from_files() {
         refused(&firebrand(dir.path(), &["train", "--config", "my.toml"]), 3, reason);
     }
     std::fs::write(dir.path().join("my.toml"), "epochs = 0").unwrap();
-    assert_eq!(firebrand(dir.path(), &["train", "--config", "my.toml"]).status.code(), Some(2));
+    refused(&firebrand(dir.path(), &["train", "--config", "my.toml"]), 3, "my.toml: invalid value '0' for '--epochs <N>'");
 }
 
 #[test]
@@ -468,6 +475,12 @@ fn wrong_input_is_named() {
             3,
             &format!("this is {kind}"),
         );
+        refused(
+            &firebrand(dir.path(), &["train", model, "--data", &data, "--loss", "mse", "-o", "o"]),
+            3,
+            &format!("this is {kind}"),
+        );
+        refused(&firebrand(dir.path(), &["inspect", model]), 3, &format!("this is {kind}"));
     }
     for (arguments, reason) in [
         (vec!["train", "--data", "x.npz"], "--data needs an exported program"),
@@ -483,6 +496,8 @@ fn wrong_input_is_named() {
             "--label-smoothing is for cross_entropy",
         ),
         (vec!["train", &model, "--data", "x.npz", "--loss", "sum"], "expected mse, l1"),
+        (vec!["train", &model, "-o", "-"], "invalid value '-' for '--output <OUT.pt2>'"),
+        (vec!["train", &model, "--clip", "-1"], "invalid value '-1' for '--clip <X>': expected a positive number"),
     ] {
         refused(&firebrand(dir.path(), &arguments), 2, reason);
     }
@@ -493,6 +508,14 @@ fn wrong_input_is_named() {
     let nan = ["train", &model, "--data", &bad, "--loss", "cross_entropy", "-o", "out.pt2"];
     refused(&firebrand(dir.path(), &nan), 3, "sample 21 holds NaN");
     refused(&firebrand(dir.path(), &nan), 3, "the loss became NaN at step ");
+    // A run that failed before its first checkpoint leaves its directory to the corrected command.
+    let run = ["train", &model, "--data", &data, "--loss", "cross_entropy", "--epochs", "1", "--out", "run"];
+    let watch = [&run[..], &["--val-split", "0.2", "--watch", "val_f2"]].concat();
+    refused(&firebrand(dir.path(), &watch), 3, "there is no such metric");
+    assert!(!dir.path().join("run").exists());
+    let large = done_with_notes(&firebrand(dir.path(), &[&run[..], &["--batch-size", "64", "--accumulate", "2"]].concat()));
+    assert!(large.contains("--batch-size 64: there are only 50 training samples"), "{large}");
+    assert!(large.contains("--accumulate 2: an epoch has only 1 forward pass"), "{large}");
 }
 
 /// Labels of other widths, one-hot rows and probabilities, arrays in other files: the same weights.
@@ -748,6 +771,7 @@ fn the_readme_trains_on_images() {
     refused(&with(&["--transform", "resize=9x9"]), 3, "the image is [1, 9, 9] after the transforms, expected [64]");
     done(&with(&["--transform", "random_crop=8:1", "--transform", "normalize=0.3/0.4"]));
     refused(&with(&["--transform", "spin"]), 2, "unknown transform `spin`");
+    refused(&with(&["--target", "class"]), 3, "the labels of images are the names of their directories");
     let bad = dir.path().join("bad");
     std::fs::create_dir_all(bad.join("a")).unwrap();
     std::fs::write(bad.join("a/x.png"), "not an image").unwrap();

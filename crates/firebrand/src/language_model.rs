@@ -110,6 +110,16 @@ impl ProgramLanguageModel {
         &self.module
     }
 
+    /// Says which of the tokens the model has no logits for. (Some models know more tokens than they give logits for, so this is an
+    /// explanation of an error and not one itself.)
+    fn unknown(&self, tokens: &[i64]) -> Option<String> {
+        let mut metas = (0..self.module.output_names().len()).filter_map(|i| self.module.output_meta(i));
+        let logits = metas.find(|m| m.dtype.dtype().is_some_and(|d| d.is_floating_point()))?;
+        let vocabulary = logits.sizes.last()?.known()?;
+        let token = tokens.iter().find(|t| !(0..vocabulary).contains(*t))?;
+        Some(format!("token {token} is not one of the model's {vocabulary} tokens; is this the model's tokenizer?"))
+    }
+
     /// Runs on tokens that begin at a position; gives the logits after one of them.
     fn run(&self, tokens: &[i64], start: usize, last: usize) -> Result<Tensor> {
         let repeated = |row: Tensor, dims: usize| -> Result<Tensor> {
@@ -129,9 +139,10 @@ impl ProgramLanguageModel {
             };
             values.push(repeated(row.try_to_dtype(input.dtype)?, input.dims)?);
         }
-        let outputs = no_grad(|| self.module.run(&values)).map_err(|e| match e {
-            GraphError::Core(e) => e,
-            e => Error::user(e),
+        let outputs = no_grad(|| self.module.run(&values)).map_err(|e| match (self.unknown(tokens), e) {
+            (Some(message), _) => Error::argument("generate", message),
+            (None, GraphError::Core(e)) => e,
+            (None, e) => Error::user(e),
         })?;
         let float = |v: &Value| matches!(v, Value::Tensor(t) if t.is_floating_point());
         let Some(Value::Tensor(logits)) = outputs.into_iter().find(float) else {

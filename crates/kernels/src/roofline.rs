@@ -2,29 +2,31 @@
 //!
 //! Each runs on the calling thread, compiled for the instruction set in use, and says how much it did; taking the time is
 //! up to the caller. They compute nothing of use.
+#![allow(unsafe_code)]
 
 use crate::cpu::{Isa, isa};
 use crate::lanes::{Compute, Kernel, dispatch};
+use crate::sets::{LANES, TileKernel, Vector, tiles};
 use std::hint::black_box;
 
 /// Independent sums: enough to hide the latency of an instruction on every machine, and few enough to stay in registers.
 const CHAINS: usize = 12;
 
 /// Chains of multiply-adds in `L` lanes.
-struct MultiplyAdd<X, const L: usize> {
+struct MultiplyAdd<const L: usize> {
     rounds: usize,
-    by: X,
+    by: f64,
 }
 
-impl<X: Compute, const L: usize> Kernel for MultiplyAdd<X, L> {
+impl<const L: usize> Kernel for MultiplyAdd<L> {
     type Out = ();
     #[inline(always)]
     fn run<const FMA: bool>(self) {
-        let mut chains = [[X::ONE; L]; CHAINS];
+        let mut chains = [[1f64; L]; CHAINS];
         for _ in 0..self.rounds {
             for chain in &mut chains {
                 for x in chain {
-                    *x = x.mul_add::<FMA>(self.by, self.by)
+                    *x = Compute::mul_add::<FMA>(*x, self.by, self.by)
                 }
             }
         }
@@ -32,33 +34,56 @@ impl<X: Compute, const L: usize> Kernel for MultiplyAdd<X, L> {
     }
 }
 
-/// Runs `rounds` rounds and says how many operations that were; a multiply-add is two.
-fn multiply_add<X: Compute>(rounds: usize) -> u64 {
-    // A factor that the compiler does not know, below one: the sums stay finite and normal.
-    let by = X::of(black_box(0.5f64));
-    let bytes = match isa() {
-        Isa::Avx512 => 64,
-        Isa::Avx2 => 32,
-        _ => 16,
-    };
-    let lanes = bytes / std::mem::size_of::<X>();
-    match lanes {
-        16 => dispatch(MultiplyAdd::<X, 16> { rounds, by }),
-        8 => dispatch(MultiplyAdd::<X, 8> { rounds, by }),
-        4 => dispatch(MultiplyAdd::<X, 4> { rounds, by }),
-        _ => dispatch(MultiplyAdd::<X, 2> { rounds, by }),
-    }
-    2 * (rounds * CHAINS * lanes) as u64
+/// A factor that the compiler does not know, below one: the sums stay finite and normal.
+fn factor() -> f64 {
+    black_box(0.5)
 }
 
-/// Multiply-adds of f32 in registers; says how many operations it did.
+/// As many sums in vectors as the registers of a set hold. Plain loops over f32 are not enough: with sixteen lanes the compiler keeps
+/// the sums in memory.
+struct Sums {
+    rounds: usize,
+    by: f32,
+}
+
+impl TileKernel for Sums {
+    type Out = u64;
+    #[inline(always)]
+    unsafe fn run<V: Vector, const R: usize, const N: usize>(self) -> u64 {
+        let by = V::splat(self.by);
+        let mut sums = [[V::splat(1.0); N]; R];
+        for _ in 0..self.rounds {
+            for row in &mut sums {
+                for sum in row {
+                    *sum = sum.mul_add(by, by)
+                }
+            }
+        }
+        black_box(sums);
+        2 * (self.rounds * R * N * LANES) as u64
+    }
+}
+
+/// Multiply-adds of f32 in registers; says how many operations it did: a multiply-add is two.
 pub fn multiply_add_f32(rounds: usize) -> u64 {
-    multiply_add::<f32>(rounds)
+    // SAFETY: the kernel takes no pointers.
+    unsafe { tiles(Sums { rounds, by: factor() as f32 }) }
 }
 
 /// Multiply-adds of f64 in registers; says how many operations it did.
 pub fn multiply_add_f64(rounds: usize) -> u64 {
-    multiply_add::<f64>(rounds)
+    let by = factor();
+    let lanes = match isa() {
+        Isa::Avx512 => 8,
+        Isa::Avx2 => 4,
+        _ => 2,
+    };
+    match lanes {
+        8 => dispatch(MultiplyAdd::<8> { rounds, by }),
+        4 => dispatch(MultiplyAdd::<4> { rounds, by }),
+        _ => dispatch(MultiplyAdd::<2> { rounds, by }),
+    }
+    2 * (rounds * CHAINS * lanes) as u64
 }
 
 struct Read<'a>(&'a [f32]);
@@ -125,7 +150,9 @@ mod tests {
         assert_eq!(b, a);
         let twos = vec![2f32; 300];
         assert_eq!((triad(&a, &twos, &mut b), b[0], b[299]), (3600, 2.0, 2.0));
-        // Whatever the width of a register, f64 has half the lanes of f32.
-        assert_eq!(multiply_add_f32(10), 2 * multiply_add_f64(10));
+        // A multiply-add of one register is the least that a round is.
+        for count in [multiply_add_f32, multiply_add_f64] {
+            assert!(count(10) >= 10 * 4 && count(20) == 2 * count(10));
+        }
     }
 }

@@ -146,7 +146,11 @@ fn title_of(metric: &str) -> String {
         "mae" => "Mean absolute error".into(),
         "rmse" => "Root mean squared error".into(),
         other => {
-            let words = other.replace('_', " ");
+            let words = match other.strip_prefix("top") {
+                Some(k) => format!("top-{k}"),
+                None => other.to_string(),
+            };
+            let words = words.replace('_', " ");
             let mut letters = words.chars();
             letters.next().map_or(String::new(), |c| c.to_uppercase().chain(letters).collect())
         }

@@ -7,13 +7,14 @@ pub(crate) mod loss;
 pub(crate) mod profile;
 pub(crate) mod run;
 
+use crate::program_file;
 use crate::refusal::{Done, Refusal};
 use firebrand::Tensor;
 use firebrand::graph::interpret::Value;
 use firebrand::graph::ir::TensorMeta;
 use firebrand::graph::{Evaluator, ExportedProgram, LoadOptions, Memory, ProgramModule};
 use firebrand::io::npz::Tensors;
-use firebrand::io::{Archive, Rows, open_regular, plain, read_npz, read_npz_rows};
+use firebrand::io::{Rows, open_regular, plain, read_npz, read_npz_rows};
 use firebrand_compile::fused::{Fused, FusedGraph, FusedOptions};
 use firebrand_compile::joint::AotExecutable;
 use firebrand_compile::{Call, ExampleInput, ExampleValue, Executable};
@@ -39,33 +40,9 @@ impl WeightOptions {
     }
 }
 
-/// Loads a program. If the file is of another known kind, the error says which.
+/// Loads a program.
 pub(crate) fn load_program(path: &Path, weights: WeightOptions) -> Done<ExportedProgram> {
-    let options = LoadOptions { memory: weights.memory(), ..LoadOptions::default() };
-    ExportedProgram::load_with(path, &options).map_err(|e| match other_kind(path) {
-        Some(kind) => {
-            let path = plain(&path.display().to_string()).into_owned();
-            Refusal::because(format!(
-                "{path}: this is {kind}, not an exported program; in Python: torch.export.save(torch.export.export(model, inputs), \"model.pt2\")"
-            ))
-        }
-        None => Refusal::because(e),
-    })
-}
-
-/// The kind of an archive that is not a program.
-fn other_kind(path: &Path) -> Option<&'static str> {
-    let archive = Archive::open(path).ok()?;
-    let has = |end: &str| archive.names().any(|n| n.ends_with(end));
-    if has("archive_format") {
-        return None;
-    }
-    Some(match () {
-        () if has("constants.pkl") => "a TorchScript module",
-        () if has("data.pkl") => "a torch.save file",
-        () if has(".npy") => "an archive of arrays (.npz)",
-        () => return None,
-    })
+    program_file::load(path, &LoadOptions { memory: weights.memory(), ..LoadOptions::default() })
 }
 
 /// Reads arrays from a `.npz` file.

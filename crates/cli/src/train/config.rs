@@ -231,7 +231,19 @@ pub(crate) fn expand(arguments: Vec<OsString>, command: &Command) -> Done<Vec<Os
     }
     let Some(at) = arguments.iter().position(|a| a == "train") else { return Ok(arguments) };
     let mut all = arguments;
+    let from_files = !more.is_empty();
     all.splice(at + 1..at + 1, more);
+    // The command line alone is fine: the message names the file.
+    if from_files && let Err(e) = command.clone().try_get_matches_from(&all) {
+        let file = match matches.get_one::<std::path::PathBuf>("config") {
+            Some(path) => path.clone(),
+            None => matches.get_one::<std::path::PathBuf>("out").cloned().unwrap_or_default().join(FILE),
+        };
+        let text = e.render().to_string();
+        let first = text.lines().next().unwrap_or_default();
+        let file = file.display().to_string();
+        return Err(Refusal::because(format!("{}: {}", plain(&file), plain(first.trim_start_matches("error: ")))));
+    }
     Ok(all)
 }
 

@@ -7,7 +7,7 @@ use super::prepared::Prepared;
 use super::run_folder::{Facts, RunFolder};
 use super::subject::Subject;
 use super::{config, report};
-use crate::refusal::{Done, Refusal, say};
+use crate::refusal::{Done, Refusal, counted, say};
 use firebrand::graph::SaveOptions;
 use firebrand::io::Output;
 use firebrand::prelude::*;
@@ -99,8 +99,7 @@ impl Finished<'_> {
             });
             return Ok(say!("{}", serde_json::to_string_pretty(&value).map_err(Refusal::because)?)?);
         }
-        let plural = |n: usize| if n == 1 { "" } else { "s" };
-        let epochs = self.history.len();
+        let epochs = counted(self.history.len(), "epoch");
         let early = if self.early { " (stopped early)" } else { "" };
         let loss = last.and_then(|m| m.get("train_loss")).copied().unwrap_or(f64::NAN);
         let mut line = match &self.output {
@@ -112,7 +111,7 @@ impl Finished<'_> {
                 line += &format!(", val_{name} {}", metric_text(name, *v));
             }
         }
-        say!("{line} after {epochs} epoch{}{early} in {:.1} s", plural(epochs), self.seconds)?;
+        say!("{line} after {epochs}{early} in {:.1} s", self.seconds)?;
         if self.options.best {
             say!("weights of epoch {}, the best by {}", self.written_epoch, self.watch)?;
         }

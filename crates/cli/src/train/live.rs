@@ -1,6 +1,7 @@
 //! Progress of a run on standard error: a view that is redrawn in place on a terminal (bar, rate, loss curve, memory, and a
 //! line for every epoch above it), and plain lines elsewhere.
 
+use crate::refusal::counted;
 use firebrand::prelude::*;
 use firebrand::train::{Callback, Metrics, Progress, Step};
 use std::cell::RefCell;
@@ -221,7 +222,10 @@ impl Callback for Live {
         view.first = progress.step;
         (view.began, view.epoch_began) = (Instant::now(), Instant::now());
         if progress.step > 0 && view.shown != Shown::Nothing {
-            eprintln!("resumed at step {}, in epoch {}", progress.step, progress.epoch + 1);
+            match view.epochs - progress.epoch.min(view.epochs) {
+                0 => eprintln!("resumed at step {}: {} done", progress.step, counted(view.epochs, "epoch")),
+                _ => eprintln!("resumed at step {}, in epoch {}", progress.step, progress.epoch + 1),
+            }
         }
         Ok(())
     }

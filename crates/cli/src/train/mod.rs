@@ -62,10 +62,14 @@ pub(crate) fn run(options: &Options, settings: &Settings, command: &clap::Comman
     let ranks = Ranks::join(&options.ranks, call.threads)?;
     let begun = ranks.together(Begun::new(options, settings, command, &ranks))?;
     let Some(begun) = begun else { return Ok(()) };
+    let folder = begun.folder.clone();
     begun.train(options, &ranks, call.quiet, &stop).map_err(|e| match e {
         Refusal::Stopped(_) if !ranks.is_main() => Refusal::Said(crate::signals::exit_code()),
         Refusal::Stopped(_) | Refusal::ReaderGone => e,
-        e => ranks.failed(e),
+        e => {
+            folder.iter().for_each(RunFolder::abandon);
+            ranks.failed(e)
+        }
     })
 }
 

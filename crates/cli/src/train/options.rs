@@ -30,6 +30,11 @@ pub(super) fn share(text: &str) -> Result<f64, String> {
     }
 }
 
+/// A file: standard output gets the results of the run.
+fn file(text: &str) -> Result<PathBuf, String> {
+    if text == "-" { Err("expected the name of a file".to_string()) } else { Ok(PathBuf::from(text)) }
+}
+
 /// Arguments of `firebrand train`.
 #[derive(clap::Args)]
 pub(crate) struct Options {
@@ -119,7 +124,7 @@ pub(crate) struct Options {
     pub(super) ranks: super::ranks::RankOptions,
 
     /// Write the fine-tuned program to this file [default with --out: DIR/model.pt2]
-    #[arg(short, long, value_name = "OUT.pt2", help_heading = "Run")]
+    #[arg(short, long, value_name = "OUT.pt2", help_heading = "Run", value_parser = file)]
     pub(super) output: Option<PathBuf>,
     /// Run directory for settings, checkpoint, metrics and report [default: the next number under runs/; for MODEL.pt2, none]
     #[arg(long, value_name = "DIR", help_heading = "Run")]

@@ -6,7 +6,7 @@ use super::evaluate::{Evaluation, Hard};
 use super::live::{bytes, metric_text, short};
 use super::run_folder::Facts;
 use crate::page::{self, escape, metric_charts, section, table};
-use crate::refusal::Done;
+use crate::refusal::{Done, counted};
 use firebrand::autograd::GraphView;
 use firebrand::prelude::*;
 use firebrand::train::Metrics;
@@ -255,7 +255,7 @@ pub(super) fn page(p: &Page<'_>) -> Done<String> {
     };
     let mut main = format!(
         "<h1>{figure} <small>{}</small></h1><p>{}: {} of {} parameters trained on {} samples of {} in batches of {}, \
-         {} epochs in {:.1} s on {} threads of {}; weights of epoch {}; firebrand {}.</p>",
+         {} in {:.1} s on {} of {}; weights of epoch {}; firebrand {}.</p>",
         escape(&of),
         escape(&facts.model),
         facts.trainable,
@@ -263,9 +263,9 @@ pub(super) fn page(p: &Page<'_>) -> Done<String> {
         facts.train_samples,
         escape(&facts.data),
         facts.batch_size,
-        p.history.len(),
+        counted(p.history.len(), "epoch"),
         p.seconds,
-        facts.threads,
+        counted(facts.threads, "thread"),
         escape(&facts.cpu),
         p.written_epoch,
         facts.version,

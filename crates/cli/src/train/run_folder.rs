@@ -152,6 +152,20 @@ impl RunFolder {
         }
     }
 
+    /// Removes what a run wrote that failed before its first checkpoint, so that the corrected command can use the folder; the
+    /// folder too if nothing else is in it.
+    pub(crate) fn abandon(&self) {
+        if self.checkpoint().exists() {
+            return;
+        }
+        let entries = fs::read_dir(&self.0).into_iter().flatten().flatten();
+        for entry in entries.filter(|e| e.file_name().to_str().is_some_and(of_a_run)) {
+            // What cannot be removed is refused by name when the folder is used again.
+            let _ = fs::remove_file(entry.path());
+        }
+        let _ = fs::remove_dir(&self.0);
+    }
+
     /// A folder with a run, for reading.
     pub(crate) fn at(path: &Path) -> RunFolder {
         RunFolder(path.to_path_buf())
@@ -298,5 +312,10 @@ mod tests {
             fs::read_dir(folder.path()).expect("readable").flatten().map(|e| e.file_name()).collect();
         left.sort();
         assert_eq!(left, ["metrics.csv", "notes.txt"]);
+        RunFolder::at(folder.path()).abandon();
+        assert!(RunFolder::check_unused(folder.path()).is_ok() && folder.path().join("notes.txt").exists());
+        fs::write(folder.path().join("checkpoint.safetensors"), "").expect("writable");
+        RunFolder::at(folder.path()).abandon();
+        assert!(RunFolder::check_unused(folder.path()).is_err(), "a run with a checkpoint stays");
     }
 }

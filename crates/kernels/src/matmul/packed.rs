@@ -1,8 +1,10 @@
-//! f32 products whose right side lies transposed (`x @ wᵀ`, the product of every linear layer) or has few columns (low-rank adapters).
+//! f32 products whose right side lies transposed (`x @ wᵀ`, the product of every linear layer) or that have few columns or rows
+//! (low-rank adapters).
 //!
 //! The right side is packed for tiles of 8 rows by 32 columns, of which an instruction set computes as much at once as its
 //! registers hold, and turned 16 × 16 at a time. That packing is why this exists: the `gemm` crate turns such a side element by element, which costs half of the
-//! time at 128 rows and nine tenths of it at 8. The left side is read where it lies if its rows are contiguous, and packed otherwise.
+//! time at 128 rows and nine tenths of it at 8. The left side is read where it lies if its rows are contiguous, and packed otherwise; so is
+//! the right side if there are few rows that would use what was packed.
 //!
 //! Where things live while they are used: a panel of `b` (depth × 32) in L1, a block of `a` and all panels in L2.
 //! The term (a bias, say) is read where it lies, by the first pass over the depth.
@@ -12,7 +14,7 @@
 // Register tiles are indexed by constants on purpose: that is what gets unrolled.
 #![allow(clippy::needless_range_loop)]
 
-use super::Product;
+use super::{Mat, Product};
 use crate::scratch;
 use crate::sets::{self, LANES, TileKernel, Vector, first};
 use std::cell::RefCell;
@@ -27,6 +29,8 @@ const KC: usize = 256;
 const MC: usize = 192;
 /// Columns packed at once: 512 kB.
 const NC: usize = 512;
+/// Most rows for which a right side with contiguous rows is not packed.
+const FEW: usize = 2 * MR;
 /// Added to the length of a panel, so that panels do not begin in the same set of a cache.
 const PAD: usize = 16;
 
@@ -42,19 +46,27 @@ thread_local! {
 /// Whether [`product`] takes this one, and is the better choice.
 pub(super) fn takes(p: &Product<f32>) -> bool {
     let turned = p.b.row == 1 && p.b.col != 1;
-    // The crate computes with whole vectors of rows, and few columns do not pay for packing them.
-    let narrow = p.n < NR && p.n >= 4 && (turned || p.b.col == 1);
+    // The crate computes with whole vectors of rows, and few rows or columns do not pay for packing the other side.
+    let few = p.n < NR && p.n >= 4 || p.m <= FEW && p.n >= NR;
     let lies = p.out.col == 1 && (p.a.col == 1 || p.a.row == 1) && (p.beta == 0.0 || p.term.col == 1);
-    lies && p.k >= 16 && (narrow || turned && p.n >= NR)
+    lies && p.k >= 16 && (few && (turned || p.b.col == 1) || turned && p.n >= NR)
+}
+
+/// Whether the whole panels of the right side are read where they lie.
+fn in_place(p: &Product<f32>) -> bool {
+    p.m <= FEW && p.b.col == 1
 }
 
 /// `out = beta * term + alpha * a @ b` on this thread; [`takes`] has said yes to it, or to the product it is a part of.
 pub(super) fn product(p: &Product<f32>) {
+    if p.a.row == 1 && p.a.col != 1 && p.n <= FEW && p.m >= NR {
+        return turned(p);
+    }
     // Blocks of nearly the same depth: a short rest would cost a pass over `out` of its own.
     let depth = p.k.div_ceil(p.k.div_ceil(KC)).next_multiple_of(16);
     let (strip, panel) = (depth * MR + PAD, depth * NR + PAD);
     let strips = if p.a.col == 1 { 0 } else { MC.min(p.m).next_multiple_of(16) / MR };
-    let panels = NC.min(p.n).div_ceil(NR);
+    let panels = if in_place(p) { 1 } else { NC.min(p.n).div_ceil(NR) };
     ROOM.with_borrow_mut(|room| {
         let lines = (strips * strip + panels * panel) / 16;
         scratch::grow(room, lines, Line([0.0; 16]));
@@ -81,6 +93,24 @@ pub(super) fn product(p: &Product<f32>) {
     });
 }
 
+/// The transposed product, for few columns and a left side that lies transposed: that is not packed then. The bits are those of the
+/// product itself.
+fn turned(p: &Product<f32>) {
+    let mut room = scratch::filled(0f32, p.m * p.n);
+    let sums = Mat { ptr: room.as_mut_ptr(), row: p.m, col: 1 };
+    if p.beta != 0.0 {
+        for (i, j) in (0..p.m).flat_map(|i| (0..p.n).map(move |j| (i, j))) {
+            // SAFETY: inside the room and the term.
+            unsafe { *sums.at(j, i) = *p.term.at(i, j) }
+        }
+    }
+    product(&Product { term: sums, out: sums, ..p.transposed() });
+    for (i, j) in (0..p.m).flat_map(|i| (0..p.n).map(move |j| (i, j))) {
+        // SAFETY: inside the room and `out`.
+        unsafe { *p.out.at(i, j) = *sums.at(j, i) }
+    }
+}
+
 /// One depth block of at most [`NC`] columns: packs the right side once, the left side a block of rows at a time.
 /// To be run with matrices in bounds, and packed sides that have room, each with the step between its strips or panels.
 struct Pass<'a> {
@@ -96,17 +126,22 @@ impl TileKernel for Pass<'_> {
         let Pass { p, a, b } = self;
         // SAFETY: the caller's promise; masks keep to the rows and columns that exist.
         unsafe {
-            pack_b::<V>(p, b.0, b.1);
+            let lying = if in_place(p) { p.n / NR } else { 0 };
+            pack_b::<V>(&p.cols(lying * NR..p.n), b.0, b.1);
             for i in (0..p.m).step_by(MC) {
                 let block = p.rows(i..p.m.min(i + MC));
-                let in_place = p.a.col == 1;
-                if !in_place {
+                let rows_lie = p.a.col == 1;
+                if !rows_lie {
                     pack_a::<V>(&block, a.0, a.1);
                 }
                 for j in 0..p.n.div_ceil(NR) {
+                    let panel = match j.checked_sub(lying) {
+                        None => (p.b.at(0, j * NR).cast_const(), p.b.row),
+                        Some(j) => (b.0.add(j * b.1).cast_const(), NR),
+                    };
                     for s in 0..block.m.div_ceil(MR) {
-                        let (at, strip, panel) = ((s * MR, j * NR), a.0.wrapping_add(s * a.1), b.0.add(j * b.1));
-                        match in_place {
+                        let (at, strip) = ((s * MR, j * NR), a.0.wrapping_add(s * a.1));
+                        match rows_lie {
                             true => tile::<V, R, N, true>(&block, at, strip, panel),
                             false => tile::<V, R, N, false>(&block, at, strip, panel),
                         }
@@ -165,14 +200,14 @@ unsafe fn pack_b<V: Vector>(p: &Product<f32>, to: *mut f32, panel: usize) {
 /// Eight rows by 32 columns of `out` from a row and a column on, R rows of N vectors at a time.
 ///
 /// # Safety
-/// Like [`Pass`]; `a` and `b` are the strip and the panel of these rows and columns. IN_PLACE: the strip is not read, rows of
-/// the left side are contiguous.
+/// Like [`Pass`]; `a` and `b` are the strip and the panel of these rows and columns, the panel with the step between its rows.
+/// IN_PLACE: the strip is not read, rows of the left side are contiguous.
 #[inline(always)]
 unsafe fn tile<V: Vector, const R: usize, const N: usize, const IN_PLACE: bool>(
     p: &Product<f32>,
     (i, j): (usize, usize),
     a: *const f32,
-    b: *const f32,
+    b: (*const f32, usize),
 ) {
     for r in 0..MR.min(p.m - i) {
         V::prefetch(p.out.at(i + r, j));
@@ -189,8 +224,8 @@ unsafe fn tile<V: Vector, const R: usize, const N: usize, const IN_PLACE: bool>(
             // SAFETY: the caller's promise.
             unsafe {
                 match p.n - at.1 <= LANES {
-                    true => registers::<V, R, 1, IN_PLACE>(p, at, rows, b.add(across)),
-                    false => registers::<V, R, N, IN_PLACE>(p, at, rows, b.add(across)),
+                    true => registers::<V, R, 1, IN_PLACE>(p, at, rows, (b.0.add(across), b.1)),
+                    false => registers::<V, R, N, IN_PLACE>(p, at, rows, (b.0.add(across), b.1)),
                 }
             }
         }
@@ -206,7 +241,7 @@ unsafe fn registers<V: Vector, const R: usize, const N: usize, const IN_PLACE: b
     p: &Product<f32>,
     (i, j): (usize, usize),
     rows: [*const f32; R],
-    b: *const f32,
+    b: (*const f32, usize),
 ) {
     let step = if IN_PLACE { 1 } else { MR };
     let mut sums = [[V::zero(); N]; R];
@@ -214,7 +249,7 @@ unsafe fn registers<V: Vector, const R: usize, const N: usize, const IN_PLACE: b
         let mut columns = [V::zero(); N];
         for h in 0..N {
             // SAFETY: inside the panel.
-            columns[h] = unsafe { V::load(b.add(k * NR + h * LANES)) };
+            columns[h] = unsafe { V::load(b.0.add(k * b.1 + h * LANES)) };
         }
         for r in 0..R {
             // SAFETY: inside the row, or the strip.

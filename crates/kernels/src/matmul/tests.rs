@@ -103,7 +103,7 @@ fn check(dtype: DType, batch: &[usize], (m, n, k): (usize, usize, usize), alpha:
     }
 }
 
-const SIZES: [(usize, usize, usize); 16] = [
+const SIZES: [(usize, usize, usize); 20] = [
     (1, 1, 1),
     (1, 1, 700),
     (4, 4, 4),
@@ -120,6 +120,10 @@ const SIZES: [(usize, usize, usize); 16] = [
     (16, 16, 600),
     (7, 9, 16),
     (195, 530, 40),
+    (8, 300, 600),
+    (16, 550, 20),
+    (300, 8, 40),
+    (37, 12, 300),
 ];
 
 #[test]

@@ -67,7 +67,7 @@ impl Arrays {
             let message = format!(
                 "no labels: this loss needs an array `{}` (or name another one with --target); the file holds {}",
                 plain(&options.target),
-                list(&found)
+                if found.is_empty() { "nothing".to_string() } else { list(&found) }
             );
             return Err(named(path, message));
         }

@@ -150,6 +150,13 @@ impl Samples {
     pub(crate) fn read(path: &Path, options: &DataOptions, inputs: &[InputSpec], labels: bool) -> Done<Samples> {
         let transforms = Transforms::new(options.transform.clone()).map_err(Refusal::from)?;
         if path.is_dir() {
+            if options.target != TARGET {
+                return Err(named(path, "--target: the labels of images are the names of their directories; leave it out"));
+            }
+            #[cfg(feature = "text")]
+            if options.text.tokenizer.is_some() {
+                return Err(named(path, "--tokenizer is for texts, and this is a directory of images"));
+            }
             return Images::read(path, transforms, inputs);
         }
         if !transforms.list.is_empty() {
