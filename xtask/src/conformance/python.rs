@@ -1,6 +1,7 @@
 //! The Python package gives PyTorch's results: builds the extension, puts it beside the package's Python files and runs the
 //! package's tests, which compare every case with PyTorch.
 
+use super::cross::target_folder;
 use super::environment::{environment, must};
 use crate::Outcome;
 use std::path::{Path, PathBuf};
@@ -10,9 +11,9 @@ use std::process::Command;
 const EXTENSION: &str = "crates/python/python/firebrand/_firebrand.abi3.so";
 
 /// Where cargo leaves it, by system.
-fn library() -> String {
+fn library() -> PathBuf {
     let (prefix, suffix) = (std::env::consts::DLL_PREFIX, std::env::consts::DLL_SUFFIX);
-    format!("target/debug/{prefix}_firebrand{suffix}")
+    crate::root().join(target_folder()).join(format!("debug/{prefix}_firebrand{suffix}"))
 }
 
 /// Builds and tests; `venv` is an environment with PyTorch, numpy and pytest.
@@ -39,12 +40,12 @@ pub(crate) fn build(root: &Path) -> Result<(), String> {
 /// Builds the command `firebrand`, and says where it is.
 pub(crate) fn command(root: &Path) -> Result<PathBuf, String> {
     must(Command::new(env!("CARGO")).current_dir(root).args(["build", "--package", "firebrand-cli"]))?;
-    Ok(root.join(format!("target/debug/firebrand{}", std::env::consts::EXE_SUFFIX)))
+    Ok(root.join(target_folder()).join(format!("debug/firebrand{}", std::env::consts::EXE_SUFFIX)))
 }
 
 /// Puts the extension where Python finds it, once it is built.
 pub(crate) fn place(root: &Path) -> Result<(), String> {
-    copy(&root.join(library()), &root.join(EXTENSION))
+    copy(&library(), &root.join(EXTENSION))
 }
 
 /// Replaces rather than overwrites: a process may have the old one mapped.
