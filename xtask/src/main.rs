@@ -24,7 +24,7 @@ fn root() -> PathBuf {
 
 /// Where Cargo puts what it builds.
 fn target() -> PathBuf {
-    std::env::var_os("CARGO_TARGET_DIR").map_or(root().join("target"), PathBuf::from)
+    root().join(std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into()))
 }
 
 const USAGE: &str = "\

@@ -371,6 +371,12 @@ impl PyTensor {
         .raise()
     }
 
+    /// Inside `vmap`, the tensor with all samples, their dimension, and the level; nothing for other tensors.
+    fn _all_samples<'py>(&self, py: Python<'py>) -> PyResult<Option<(Any<'py>, usize, usize)>> {
+        let one = |(t, dim, level)| Ok((identity::wrap(py, t)?.into_any(), dim, level));
+        self.tensor.all_samples().map(one).transpose()
+    }
+
     // ---- autograd
 
     #[getter]

@@ -46,10 +46,10 @@ checks:
                           tests under Miri, AddressSanitizer and ThreadSanitizer; needs a nightly toolchain
   targets [TARGET...]     the libraries pass `cargo check` for Windows, macOS, iOS and Android
   torchgen [--venv DIR]   the generator's dump equals that of torchgen, byte for byte
-  upstream --source DIR [--tests FILE] [--json OUT] [--venv DIR] [--compiled-backward]
+  upstream --source DIR [--tests FILE] [--json OUT] [--venv DIR] [--compiled-backward] [--recalibrate]
                           PyTorch's own tests, unmodified, from a source tree of PyTorch 2.6, on the Python package; FILE selects
-                          tests, one path::Class::test a line; OUT gets a record per test; the last option runs those that pass
-                          again with backward passes compiled
+                          tests, one path::Class::test a line; OUT gets a record per test; --compiled-backward runs those that
+                          pass again with backward passes compiled, --recalibrate asks PyTorch anew which tests it passes
   viewer                  pages of `firebrand viz` respond to keyboard and mouse in a headless Chromium, and run reports are laid
                           out correctly; takes screenshots
   wasm [TEST_FILE...]     every library builds for WebAssembly, the tests of kernels, core and graph pass under Node, and the digits

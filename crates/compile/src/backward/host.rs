@@ -78,6 +78,11 @@ impl Hooked {
         !bare_leaf && !Hooked::of(&self.node).is_like(self)
     }
 
+    /// Whether it has hooks after it that have no place in the graph.
+    fn gained_post_hooks(&self) -> bool {
+        self.counts.post == 0 && runner::has_post_hooks(&self.node)
+    }
+
     /// Whether these are the same hooks.
     pub(crate) fn is_like(&self, other: &Hooked) -> bool {
         self.counts == other.counts && self.pure == other.pure
@@ -151,9 +156,8 @@ impl RunHost {
                 let grads: Gradients = values.into();
                 let incoming = runner::has_post_hooks(node).then(|| grads.clone());
                 let mut outs = runner::apply(node, node.formula(), grads, unwanted)?;
-                if let Some(incoming) = incoming {
-                    runner::run_post_hooks(node, &mut outs, &incoming)?;
-                }
+                // Those that an unpack hook has registered meanwhile are called too.
+                runner::run_post_hooks(node, &mut outs, &incoming.unwrap_or_default())?;
                 // Hooks see what leads nowhere, the graph does not.
                 for (k, out) in outs.iter_mut().enumerate().take(64) {
                     out.take_if(|_| unwanted & 1 << k != 0);
@@ -198,18 +202,22 @@ impl RunHost {
 }
 
 impl RunHost {
-    /// What user code has done to the hooks of later steps is not in the graph.
-    fn check_hooks(&self, after: usize) -> firebrand_core::Result<()> {
+    /// What user code has done to the hooks of later steps is not in the graph, nor what an unpack hook has done to those of its node:
+    /// of these, the hooks after the node would still be called in an eager run.
+    fn check_hooks(&self, HostOp { step, kind }: HostOp) -> firebrand_core::Result<()> {
         let now = runner::hook_changes();
         if self.changes.swap(now, Relaxed) == now {
             return Ok(());
         }
-        match self.hooked.iter().skip(after + 1).find(|h| h.has_changed()) {
+        let inside = matches!(kind, HostKind::Unpack { .. });
+        let own = self.hooked.get(step).filter(|h| inside && h.gained_post_hooks());
+        match own.or_else(|| self.hooked.iter().skip(step + 1).find(|h| h.has_changed())) {
             None => Ok(()),
             Some(hooked) => Err(firebrand_core::Error::user(format!(
-                "a hook registered or removed hooks of {}, which comes later in the same backward pass; run this backward \
-                 outside the scope of compiled backward",
-                hooked.node.name()
+                "a hook registered or removed hooks of {}, which {} in the same backward pass; run this backward outside the \
+                 scope of compiled backward",
+                hooked.node.name(),
+                if own.is_some() { "is running" } else { "comes later" }
             ))),
         }
     }
@@ -219,10 +227,11 @@ impl HostCalls for RunHost {
     fn call(&self, slot: usize, values: Vec<Option<Tensor>>, results: &[Option<Spec>]) -> Result<Vec<Option<Tensor>>> {
         let op = *self.ops.get(slot).ok_or_else(|| Error::internal(format!("a backward graph names slot {slot}")))?;
         let node = &self.nodes[slot];
+        let _here = op.kind.is_user_code().then(|| runner::executing(node));
         let done = RunHost::perform(node, op.kind, values).and_then(|found| {
             if op.kind.is_user_code() {
                 self.check_versions(op.step)?;
-                self.check_hooks(op.step)?;
+                self.check_hooks(op)?;
             }
             fitted(found, results, node)
         });

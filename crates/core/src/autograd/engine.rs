@@ -130,6 +130,11 @@ impl Executing {
             (task, before)
         }))
     }
+
+    /// The same for a node that is looked up.
+    pub(super) fn node(node: &Node) -> Executing {
+        current().and_then(|task| task.index_of(node)).map_or(Executing(None), Executing::enter)
+    }
 }
 
 impl Drop for Executing {

@@ -242,6 +242,11 @@ pub fn run_pre_hooks(node: &Node, grads: &mut Gradients) -> Result<()> {
     hooks::run_pre_hooks(node, grads)
 }
 
+/// While the guard lives, `node` is the one that this thread's run executes: what [`current_node`](super::current_node) gives.
+pub fn executing(node: &Node) -> impl Drop + use<> {
+    engine::Executing::node(node)
+}
+
 /// Whether there are hooks that run after a node.
 pub fn has_post_hooks(node: &Node) -> bool {
     hooks::has_post_hooks(node)

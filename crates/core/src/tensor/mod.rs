@@ -306,6 +306,18 @@ impl Tensor {
         !self.is_one_for_all()
     }
 
+    /// If it stands for one sample of a `vmap`: the tensor with all samples, which of its dimensions they are in, and how many mapped
+    /// levels there are, this one included. It is meant for printing: nothing that is computed from it has to do with the sample.
+    pub fn all_samples(&self) -> Option<(Tensor, usize, usize)> {
+        let w = self.wrapped()?;
+        match w.bdim {
+            Some(dim) => {
+                Some((w.value.clone(), dim, ((self.flags() & state::LEVEL) >> state::LEVEL.trailing_zeros()) as usize))
+            }
+            None => w.value.all_samples(),
+        }
+    }
+
     /// Whether it is unbatched at every level below, so that its memory is its own.
     #[cold]
     fn is_one_for_all(&self) -> bool {

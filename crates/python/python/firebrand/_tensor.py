@@ -2,6 +2,7 @@
 
 import builtins
 import re
+import textwrap
 
 from . import _firebrand as _C
 from ._firebrand import Tensor
@@ -12,6 +13,9 @@ _SUFFIX = re.compile(r",\s*((?:dtype=\w+)|(?:size=\([^()]*\))|(?:device='\w+'))$
 
 
 def _repr(self):
+    if (batch := self._all_samples()) is not None:
+        samples, dim, level = batch
+        return f"BatchedTensor(lvl={level}, bdim={dim}, value=\n{textwrap.indent(repr(samples), '    ')}\n)"
     body = self._text()[len("tensor(") : -1]
     suffixes = []
     while found := _SUFFIX.search(body):

@@ -3,25 +3,25 @@
 //! DIR is a source tree of PyTorch 2.6; nothing of it is copied. Each class of each file runs in a process of its own, in which a
 //! test-only package called `torch` (crates/python/conformance) stands for firebrand. A test that makes no progress is killed
 //! and counted as `timeout`, one that ends the process as `error`; the rest of its class goes on in a new process.
-//! The same tests run on PyTorch itself, and those it fails are `oracle-fails`: they say nothing about firebrand. What PyTorch says is
-//! kept in the target folder, class by class, for the next run; tests that firebrand skips are not asked about.
+//! Tests that PyTorch 2.15 itself fails are `oracle-fails`: they say nothing about firebrand. What PyTorch gives is committed
+//! (`oracle`), so that only other texts of the tests, or `--recalibrate`, have to ask it.
 //! Every test has an expectation in crates/python/conformance/expected.txt: `pass`, or the reason why not. The run fails if a test
 //! that is expected to pass does not; a test that passes unexpectedly is reported, so that the file stays true.
 //! With `--compiled-backward` the tests that are expected to pass run again with every backward pass compiled, `TestAutograd` unless
 //! `--tests` says otherwise; nine of ten must pass.
 
+mod oracle;
 mod runner;
 
 use super::environment::environment;
 use super::json;
 use super::python;
 use crate::Outcome;
-use runner::{Runner, Side, Test, Verdict, Verdicts};
+use oracle::Oracle;
+use runner::{Runner, Side, Test, Verdict, Verdicts, tally};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
-use std::io::Write as _;
 use std::path::Path;
-use std::process::Command;
 
 /// The files, below the source tree.
 const FILES: &[&str] = &[
@@ -62,6 +62,7 @@ struct Options<'a> {
     json: Option<&'a str>,
     venv: Option<&'a str>,
     compiled_backward: bool,
+    recalibrate: bool,
 }
 
 /// Runs the check.
@@ -97,12 +98,12 @@ pub(super) fn run(arguments: &[&str]) -> Outcome {
     println!("{} tests on firebrand", tests.len());
     let mut verdicts = runner.all(&tests, side, |_| Ok(()))?;
     if !options.compiled_backward {
-        let ran: Vec<Test> = verdicts.iter().filter(|(_, v)| v.outcome != "skip").map(|(t, _)| t.clone()).collect();
-        println!("{} tests on PyTorch, unless known", ran.len());
-        let oracle = calibrate(&runner, &ran)?;
+        let mut oracle = Oracle::read(&runner)?;
+        let ran: Vec<Test> = tests.iter().filter(|t| verdicts[t].outcome != "skip").cloned().collect();
+        oracle.complete(&runner, &ran, options.recalibrate)?;
         for (test, verdict) in &mut verdicts {
-            if let Some(failed) = oracle.get(test).filter(|v| !matches!(&*v.outcome, "pass" | "skip")) {
-                *verdict = Verdict { outcome: "oracle-fails".into(), message: failed.message.clone() };
+            if let Some(failed) = oracle.failure(test).filter(|_| verdict.outcome != "skip") {
+                *verdict = Verdict { outcome: "oracle-fails".into(), message: failed.to_string() };
             }
         }
     }
@@ -126,9 +127,13 @@ fn parse<'a>(arguments: &[&'a str]) -> Result<Options<'a>, String> {
                 options.compiled_backward = true;
                 continue;
             }
+            "--recalibrate" => {
+                options.recalibrate = true;
+                continue;
+            }
             other => {
                 return Err(format!(
-                    "upstream: unknown argument {other:?}; expected --source, --tests, --json, --venv or --compiled-backward"
+                    "upstream: unknown argument {other:?}; expected --source, --tests, --json, --venv, --compiled-backward or --recalibrate"
                 ));
             }
         };
@@ -157,41 +162,6 @@ fn select(runner: &Runner, path: Option<&str>) -> Result<Vec<Test>, String> {
     Ok(wanted.into_iter().collect())
 }
 
-/// What PyTorch itself says. That does not change with firebrand, so it is kept; another PyTorch or another tree begins anew.
-fn calibrate(runner: &Runner, tests: &[Test]) -> Result<Verdicts, String> {
-    let cache = crate::root().join("target/upstream-calibration.txt");
-    let failed = |e| format!("{}: {e}", cache.display());
-    let version = Command::new(&runner.python).args(["-c", "import torch; print(torch.__version__)"]).output();
-    let version = version.map_err(|e| format!("{}: {e}", runner.python.display()))?;
-    let head =
-        format!("# PyTorch {}, tests of {}", String::from_utf8_lossy(&version.stdout).trim(), runner.source.display());
-    let text = std::fs::read_to_string(&cache).unwrap_or_default();
-    let mut known = Verdicts::new();
-    if text.lines().next() == Some(&*head) {
-        for line in text.lines() {
-            let mut parts = line.splitn(3, '\t');
-            if let (Some(test), Some(outcome)) = (parts.next().and_then(Test::parse), parts.next()) {
-                let message = parts.next().unwrap_or_default().to_string();
-                known.insert(test, Verdict { outcome: outcome.to_string(), message });
-            }
-        }
-    } else {
-        std::fs::write(&cache, head + "\n").map_err(failed)?;
-    }
-    let missing: Vec<Test> = tests.iter().filter(|t| !known.contains_key(*t)).cloned().collect();
-    let keep = |verdicts: &Verdicts| {
-        let mut text = String::new();
-        for (test, verdict) in verdicts {
-            let message = verdict.message.replace(['\t', '\n'], " ");
-            let _ = writeln!(text, "{}\t{}\t{message}", test.id(), verdict.outcome);
-        }
-        let file = std::fs::OpenOptions::new().append(true).open(&cache);
-        file.and_then(|mut f| f.write_all(text.as_bytes())).map_err(failed)
-    };
-    known.extend(runner.all(&missing, Side::Oracle, keep)?);
-    Ok(known)
-}
-
 /// The list of records that the check promises.
 fn report(verdicts: &Verdicts) -> String {
     let mut text = String::from("[\n");
@@ -212,13 +182,9 @@ fn report(verdicts: &Verdicts) -> String {
 
 /// Prints the counts by file.
 fn count(verdicts: &Verdicts) {
-    let mut files: BTreeMap<&str, BTreeMap<&str, usize>> = BTreeMap::new();
-    for (test, verdict) in verdicts {
-        *files.entry(&test.file).or_default().entry(&verdict.outcome).or_default() += 1;
-    }
-    for (file, outcomes) in &files {
-        let list: Vec<String> = outcomes.iter().map(|(outcome, n)| format!("{outcome} {n}")).collect();
-        println!("{file}: {}", list.join(", "));
+    let files: BTreeSet<&str> = verdicts.keys().map(|t| &*t.file).collect();
+    for file in files {
+        println!("{file}: {}", tally(verdicts.iter().filter(|(t, _)| t.file == file).map(|(_, v)| v)));
     }
 }
 

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader, Read, Write as _};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, mpsc};
 use std::time::{Duration, Instant};
 
@@ -50,6 +51,16 @@ impl Verdict {
 }
 
 pub(super) type Verdicts = BTreeMap<Test, Verdict>;
+
+/// How often there is each outcome.
+pub(super) fn tally<'a>(verdicts: impl Iterator<Item = &'a Verdict>) -> String {
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    for verdict in verdicts {
+        *counts.entry(&verdict.outcome).or_default() += 1;
+    }
+    let list: Vec<String> = counts.iter().map(|(outcome, n)| format!("{outcome} {n}")).collect();
+    list.join(", ")
+}
 
 /// What stands for `torch`.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -96,7 +107,8 @@ impl Runner {
         Ok(tests)
     }
 
-    /// Runs tests class by class, as many classes at a time as there are cores; `done` sees each class as soon as it is through.
+    /// Runs tests class by class, as many classes at a time as there are cores; prints a line about each class as soon as it is
+    /// through, and `done` sees it.
     pub(super) fn all(
         &self,
         tests: &[Test],
@@ -109,6 +121,7 @@ impl Runner {
         }
         let mut classes: Vec<Vec<&Test>> = classes.into_values().collect();
         classes.sort_by_key(Vec::len); // the largest is taken first
+        let (number, through) = (classes.len(), AtomicUsize::new(0));
         let queue = Mutex::new(classes);
         let found = Mutex::new(Verdicts::new());
         let workers = std::thread::available_parallelism().map_or(1, usize::from);
@@ -116,7 +129,11 @@ impl Runner {
             let work = || -> Result<(), String> {
                 loop {
                     let Some(class) = queue.lock().map_err(|e| e.to_string())?.pop() else { return Ok(()) };
+                    let began = Instant::now();
                     let verdicts = self.class(&class, side)?;
+                    let through = through.fetch_add(1, Ordering::Relaxed) + 1;
+                    let (name, seconds) = (format!("{} {}", class[0].file, class[0].class), began.elapsed().as_secs());
+                    println!("[{through}/{number}] {name}: {} ({seconds} s)", tally(verdicts.values()));
                     let mut found = found.lock().map_err(|e| e.to_string())?;
                     done(&verdicts)?;
                     found.extend(verdicts);
@@ -151,7 +168,7 @@ impl Runner {
         let first = tests[0];
         let mut command = self.command();
         if side == Side::Oracle {
-            command.env("FIREBRAND_ORACLE", "1");
+            command.env("FIREBRAND_ORACLE", "1").env("OMP_NUM_THREADS", "1"); // a process per core
         } else {
             let path = [self.folder.join("shim"), self.package.clone()];
             command.env("PYTHONPATH", std::env::join_paths(path).map_err(|e| e.to_string())?);
