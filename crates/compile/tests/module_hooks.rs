@@ -101,10 +101,10 @@ fn test_register_forward_hook_inside_compiled_region() {
             let f = compile_with(body, full(&c));
             let frames = c.frames();
             for _ in 0..3 {
-                assert_eq!(f.call(&x16()).to_vec::<f32>(), expected, "{name}");
-                assert_eq!(hooks_of(&*layer), before, "{name}");
+                assert_eq!(f.call(&x16()).to_vec::<f32>(), expected, "J-46, {name}");
+                assert_eq!(hooks_of(&*layer), before, "J-47, {name}: the hooks are as they were");
             }
-            assert_eq!(c.frames() - frames, 1, "{name}");
+            assert_eq!(c.frames() - frames, 1, "J-54, {name}: one frame");
         }
     }
 }
@@ -245,10 +245,10 @@ fn test_removable_handle_id_read_after_allocation_uses_runtime_id() {
             let x = ones_leaf(1);
             let y = f.call(&x);
             let id = *seen.with(|s| s.last().copied()).as_ref().expect("the function has run");
-            assert_eq!(y.to_vec::<f64>(), [5.0 + id as f64], "{name}");
+            assert_eq!(y.to_vec::<f64>(), [5.0 + id as f64], "J-59 to J-68, J-70, {name}");
             y.sum().backward();
-            assert_eq!(grad(&x), [5.0], "{name}");
-            assert!(ids.insert(id), "{name}: numbers are fresh");
+            assert_eq!(grad(&x), [5.0], "J-59 to J-68, J-70, {name}");
+            assert!(ids.insert(id), "J-60, {name}: numbers are fresh");
         }
     }
 }

@@ -218,18 +218,23 @@ impl Function for Twice {
 /// E-37, E-38, E-39, E-40
 #[test]
 fn refusals_and_sequences() {
+    let row = Row::default();
     let x = leaf(1.0);
+    row.is("E-37");
     let y = one(|x| Ok(Twice.apply(&[x])?.remove(0)), &x, &variant(false));
     assert_err!(y.try_backward(&plain()), CheckpointDoubleUnpack);
 
+    row.is("E-38");
     let b = &x * 1.0;
     let y = one(|x| x.try_sin(), &b, &variant(false));
     b.add_scalar_(1.0, 1);
     assert_err!(y.try_backward(&plain()), SavedVersionMismatch { .. });
 
+    row.is("E-39");
     // An unknown determinism check does not compile: types.md.
     assert!(!no_grad(|| one(|x| x.try_sin(), &x, &variant(false))).requires_grad(), "E-39");
 
+    row.is("E-40");
     let chain: [fn(&Tensor) -> Result<Tensor>; 3] = [|x| x.try_sin(), |x| x.try_cos(), |x| x.try_exp()];
     let run = |checkpointed: bool| {
         let x = leaf(0.5);

@@ -2,7 +2,7 @@
 //!
 //! Some cases are refused by the compiler instead of at run time: an argument that is not a tensor (G-5), a gradient that
 //! is not a tensor (G-6), a function called as such (G-29). The documentation of `Function` and `Context` shows them as
-//! examples that must not compile. Complex gradients wait for complex tensors.
+//! examples that must not compile.
 #![allow(clippy::unwrap_used)]
 
 #[macro_use]

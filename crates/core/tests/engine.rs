@@ -1,5 +1,5 @@
 //! Cases C-1 to C-58 of docs/behaviour/autograd.md: `backward`, `grad`, order, hooks' view of the engine, threads,
-//! anomaly mode. What needs complex numbers waits for them. C-59's switches are accepted on a CPU.
+//! anomaly mode. C-5 and C-21 for complex numbers are in complex.rs. C-59's switches are accepted on a CPU.
 //! C-58 counts runs of the whole process and lives in engine_ids.rs.
 #![allow(clippy::unwrap_used)]
 
@@ -57,11 +57,16 @@ fn entries(log: &Log) -> Vec<String> {
 /// C-1, C-2, C-3, C-4
 #[test]
 fn roots_must_be_differentiable() {
+    let row = Row::default();
+    row.is("C-1");
     assert_err!(con(&[1.0]).try_backward(&BackwardOptions::default()), NoGradFn { index: 0 });
+    row.is("C-2");
     let y = leaf(1.0) * 2.0;
     assert_err!(backward([&y, &con(&[1.0])], &BackwardOptions::default()), NoGradFn { index: 1 });
+    row.is("C-3");
     let y = leaves(&[1.0, 2.0]) * 2.0;
     assert_err!(y.try_backward(&BackwardOptions::default()), ImplicitGradNonScalar { .. });
+    row.is("C-4");
     let x = Tensor::ones([1, 1], DType::F64).requires_grad_();
     x.backward();
     close(&grad(&x), &[1.0]);
@@ -70,13 +75,17 @@ fn roots_must_be_differentiable() {
 /// C-6, C-7, C-8, C-9, C-10, C-11, C-12
 #[test]
 fn inputs_and_unused_ones() {
+    let row = Row::default();
+    row.is("C-6");
     let x = leaf(1.0);
     let y = &x * 2.0;
     assert_err!(gradient(&y, Vec::<Target>::new(), &plain()), EmptyInputs);
     assert_err!(y.try_backward(&only(&[])), EmptyInputs);
 
+    row.is("C-7");
     let w = leaves(&[1.0, 2.0]);
     assert_err!(gradient(&y, [&x, &w], &plain()), UnusedInput { index: 1 });
+    row.is("C-8");
     let y = &x * 2.0;
     let g = gradient(&y, [&x, &w], &GradOptions { allow_unused: Some(true), ..plain() }).unwrap();
     assert!(g[0].as_ref().unwrap().item::<f64>() == 2.0 && g[1].is_none());
@@ -85,13 +94,17 @@ fn inputs_and_unused_ones() {
     let g = gradient(&y, [&x, &w], &zeros).unwrap();
     close(&vals(g[1].as_ref().unwrap()), &[0.0, 0.0]);
     let y = &x * 2.0;
+    row.is("C-9");
     let refused = GradOptions { allow_unused: Some(false), ..zeros.clone() };
     assert_err!(gradient(&y, [&x, &w], &refused), MaterializeNeedsUnused);
+    row.is("C-10");
     let g = gradient(&y, [&x, &w], &GradOptions { create_graph: true, ..zeros.clone() }).unwrap();
     let zero = g[1].as_ref().unwrap();
     assert!(zero.requires_grad() && zero.is_leaf());
+    row.is("C-11");
     let edge = get_gradient_edge(&w).unwrap();
     assert_err!(gradient(&(&x * 2.0), [Target::from(&x), Target::from(&edge)], &zeros), EdgeMaterialize { index: 1 });
+    row.is("C-12");
     let unused = GradOptions { allow_unused: Some(true), ..plain() };
     assert_err!(gradient(&(&x * 2.0), [&x, &con(&[1.0])], &unused), InputNoGrad { index: 1 });
 }
@@ -111,25 +124,31 @@ fn repeated_inputs_and_outputs() {
 /// C-14, C-15, C-16, C-17, C-18
 #[test]
 fn backward_with_inputs() {
+    let row = Row::default();
+    row.is("C-14");
     let (x, w) = (leaf(1.0), leaf(2.0));
     (&x * &w).try_backward(&only(&[&x])).unwrap();
     close(&grad(&x), &[2.0]);
     assert!(w.grad().is_none());
 
+    row.is("C-15");
     let x = leaf(1.0);
     let y = &x * 3.0;
     (&y * &y).try_backward(&only(&[&y])).unwrap();
     close(&grad(&y), &[6.0]);
     assert!(x.grad().is_none() && y.retains_grad());
     let y = &x * 3.0;
+    row.is("C-16");
     (&y * &y).try_backward(&only(&[&y, &x])).unwrap();
     assert_eq!((grad(&y), grad(&x)), (vec![6.0], vec![18.0]));
 
+    row.is("C-17");
     let x = leaf(2.0);
     let y = &x * &x;
     let (a, b) = (&y * &y, &y * 3.0);
     a.try_backward(&only(&[&y])).unwrap();
     assert_err!(b.try_backward(&BackwardOptions::default()), GraphFreed { .. });
+    row.is("C-18");
     assert_err!((&x * 2.0).try_backward(&only(&[&con(&[1.0])])), RetainGradNoGrad);
 }
 
@@ -146,29 +165,36 @@ fn named_inputs() {
 /// C-20, C-21 (an integer as a gradient does not compile), C-22, C-23, C-54, C-55
 #[test]
 fn seeds() {
+    let row = Row::default();
     let x = leaves(&[1.0, 2.0]);
     let seeded = |g: Vec<Option<Tensor>>| GradOptions { grad_outputs: g, ..plain() };
+    row.is("C-20");
     let e = gradient(&(&x * 2.0), &x, &seeded(vec![Some(con(&[1.0; 3]))])).unwrap_err();
     assert!(e.to_string().contains("[2]") && e.to_string().contains("[3]"));
     assert_err!(Err::<(), _>(e), GradShapeMismatch { index: 0, .. });
+    row.is("C-21");
     let g = gradient(&(&x * 2.0), &x, &seeded(vec![Some(Tensor::new(&[1.0f32, 1.0]))])).unwrap();
     let g = g[0].as_ref().unwrap();
     assert_eq!((g.dtype(), vals(g)), (DType::F64, vec![2.0, 2.0]));
 
+    row.is("C-22");
     let eye = Tensor::from_slice(&[1.0f64, 0.0, 0.0, 1.0], [2, 2]);
     let batched = GradOptions { grad_outputs: vec![Some(eye)], is_grads_batched: true, ..plain() };
     let g = gradient(&x.pow_scalar(2.0), &x, &batched).unwrap();
     close(&vals(g[0].as_ref().unwrap()), &[2.0, 0.0, 0.0, 4.0]);
+    row.is("C-23");
     let bad =
         GradOptions { grad_outputs: vec![Some(Tensor::ones([4, 3], DType::F64))], is_grads_batched: true, ..plain() };
     assert_err!(gradient(&x.pow_scalar(2.0), &x, &bad), BatchedGradShape { .. });
 
+    row.is("C-54");
     let x = leaf(1.0);
     let one = || Some(Tensor::scalar(1.0f64));
     let surplus = BackwardOptions { grad_tensors: vec![one(), one()], ..Default::default() };
     (&x * 2.0).try_backward(&surplus).unwrap();
     close(&grad(&x), &[2.0]);
 
+    row.is("C-55");
     let x = leaves(&[1.0, 2.0]);
     let (a, b) = (&x * 2.0, (&x * 3.0).sum());
     let g = gradient([&a, &b], &x, &seeded(vec![Some(con(&[1.0, 1.0])), None])).unwrap();
@@ -178,22 +204,27 @@ fn seeds() {
 /// C-24, C-26, C-27, C-28, C-53
 #[test]
 fn higher_derivatives() {
+    let row = Row::default();
     let x = leaf(3.0);
     let create = GradOptions::create_graph();
     let one = |y: &Tensor, o: &GradOptions| gradient(y, &x, o).unwrap().remove(0).unwrap();
+    row.is("C-24");
     let g = one(&x.pow_scalar(3.0), &create);
     let h = one(&g, &create);
     let k = one(&h, &plain());
     assert_eq!([&g, &h, &k].map(|t| t.item::<f64>()), [27.0, 18.0, 6.0]);
 
+    row.is("C-26");
     let y = &x * &x;
     assert!(no_grad(|| one(&y, &create)).requires_grad());
 
+    row.is("C-27");
     let v = leaf(3.0);
     let seeded = |create_graph| GradOptions { grad_outputs: vec![Some(v.clone())], create_graph, ..plain() };
     assert!(!one(&(&x * 5.0), &seeded(false)).requires_grad());
     assert!(one(&(&x * 5.0), &seeded(true)).requires_grad());
 
+    row.is("C-28");
     let x2 = leaf(2.0);
     let y = &x2 * &x2;
     let freed = GradOptions { create_graph: true, retain_graph: Some(false), ..plain() };
@@ -202,6 +233,7 @@ fn higher_derivatives() {
     assert_eq!(grads(&g, &x2), [[2.0]]);
     assert_err!(gradient(&y, &x2, &plain()), GraphFreed { .. });
 
+    row.is("C-53");
     let x = leaf(2.0);
     let options = BackwardOptions { create_graph: true, ..Default::default() };
     x.pow_scalar(3.0).try_backward(&options).unwrap();
@@ -231,6 +263,8 @@ fn grad_mode_inside() {
 /// C-29, C-30, C-31
 #[test]
 fn order_of_execution() {
+    let row = Row::default();
+    row.is("C-29");
     let order = log();
     let x = leaf(1.0);
     let (a, b, c) = (x.sin(), x.cos(), x.exp());
@@ -240,6 +274,7 @@ fn order_of_execution() {
     (&a + &b + &c).backward();
     assert_eq!(entries(&order), ["c", "b", "a", "leaf"]);
 
+    row.is("C-30");
     let order = log();
     let (x, w) = (leaf(1.0), leaf(2.0));
     let h = x.sin();
@@ -248,6 +283,7 @@ fn order_of_execution() {
     (&h * &w).backward();
     assert_eq!(entries(&order), ["w", "sin"]);
 
+    row.is("C-31");
     let y = leaf(1.0) * 2.0;
     let seen = Arc::new(Mutex::new(Vec::new()));
     let s = seen.clone();
@@ -298,8 +334,11 @@ fn buffers_never_write_into_tensors_others_hold() {
 /// C-34, C-35, C-36, C-37
 #[test]
 fn callbacks() {
+    let row = Row::default();
+    row.is("C-34");
     assert_err!(queue_callback(|| Ok(())), CallbackOutsideBackward);
 
+    row.is("C-35");
     let order = log();
     let x = leaf(1.0);
     let (o, leaf_) = (order.clone(), x.downgrade());
@@ -323,6 +362,7 @@ fn callbacks() {
     order.lock().unwrap().push("ret".into());
     assert_eq!(entries(&order), ["cb1 Some(2.0)", "cb2", "cb3", "ret"]);
 
+    row.is("C-36");
     let order = log();
     let x = leaf(1.0);
     let y = &x * 2.0;
@@ -339,6 +379,7 @@ fn callbacks() {
     (leaf(1.0) * 2.0).backward();
     assert!(entries(&order).is_empty());
 
+    row.is("C-37");
     let x = leaf(1.0);
     x.register_hook(|_| queue_callback(|| Err(Error::user("callback failed"))));
     let e = (&x * 2.0).try_backward(&BackwardOptions::default()).unwrap_err();
@@ -381,6 +422,8 @@ impl<F: Fn() -> Result<()> + Send + Sync + 'static> Function for During<F> {
 /// C-40, C-42, C-43
 #[test]
 fn nested_runs() {
+    let row = Row::default();
+    row.is("C-40");
     assert_eq!(current_graph_task_id(), -1);
     let ids = Arc::new(Mutex::new(Vec::new()));
     let i = ids.clone();
@@ -399,12 +442,14 @@ fn nested_runs() {
     assert_eq!(ids[0], ids[2]);
     assert!(ids[1] > ids[0]);
 
+    row.is("C-42");
     let w = leaf(1.0);
     let w2 = w.clone();
     let f = During(move || enable_grad(|| &w2 * 10.0).try_backward(&BackwardOptions::default()));
     f.apply(&[&w]).unwrap()[0].backward();
     close(&grad(&w), &[11.0]);
 
+    row.is("C-43");
     let (x, w) = (leaf(1.0), leaf(1.0));
     let w2 = w.clone();
     let h = x.register_hook(move |_| (&w2 * 2.0).try_backward(&BackwardOptions::default()));
@@ -461,11 +506,13 @@ fn threads() {
 /// C-46, C-47, C-48, C-57
 #[test]
 fn anomaly_mode() {
+    let row = Row::default();
     let failing = || {
         let x = leaf(0.0);
         let y = x.sqrt() * 0.0;
         (x, y)
     };
+    row.is("C-46");
     let (_, warnings) = collect_warnings(|| {
         let _on = detect_anomaly(true);
         let (_x, y) = failing();
@@ -476,6 +523,7 @@ fn anomaly_mode() {
     assert_eq!(warnings.len(), 2, "one on entering, one with the trace");
     assert!(warnings[1].contains("Traceback"));
 
+    row.is("C-47");
     {
         let _on = set_detect_anomaly(true, false);
         let (x, y) = failing();
@@ -490,6 +538,7 @@ fn anomaly_mode() {
     assert!(warnings[0].contains("No forward pass information"));
     drop(x);
 
+    row.is("C-48");
     let _on = set_detect_anomaly(true, true);
     let x = leaf(2.0);
     let y = x.pow_scalar(3.0);
@@ -499,6 +548,7 @@ fn anomaly_mode() {
     let parent = parent.downcast_ref::<firebrand_core::autograd::Node>().unwrap().clone();
     assert_eq!(parent.name(), "PowBackward0");
 
+    row.is("C-57");
     let x = leaf(0.0);
     let y = x.sqrt();
     y.grad_fn()

@@ -97,6 +97,8 @@ fn names_of_hand_written_nodes() {
 /// B-3, B-4, B-5, B-6
 #[test]
 fn edges_numbers_and_metadata() {
+    let row = Row::default();
+    row.is("B-3");
     let x = leaves(&[1.0, 2.0]);
     let c = con(&[3.0, 4.0]);
     let acc = Some(ACCUMULATE.to_string());
@@ -104,6 +106,7 @@ fn edges_numbers_and_metadata() {
     assert!((&c * &c).grad_fn().is_none());
     assert_eq!(next_names(&(&x * 2.0).grad_fn().unwrap()), [acc, None]);
 
+    row.is("B-4");
     let a = &x * 2.0;
     let _unrecorded = &c * &c;
     let b = &a * 2.0;
@@ -111,11 +114,13 @@ fn edges_numbers_and_metadata() {
     assert_eq!(nb.sequence_nr(), na.sequence_nr() + 1);
     assert_eq!(get_gradient_edge(&x).unwrap().node.sequence_nr(), u64::MAX);
 
+    row.is("B-5");
     assert!(na.metadata().is_empty());
     na.insert_metadata("k", Arc::new(1i32));
     let again = a.grad_fn().unwrap();
     assert_eq!(again.metadata().get("k").and_then(|v| v.downcast_ref::<i32>().copied()), Some(1));
 
+    row.is("B-6");
     let u = x.unbind(0);
     let meta = u[0].grad_fn().unwrap();
     let meta = meta.input_metadata();
@@ -139,13 +144,17 @@ fn all_nodes_are_nodes() {
 /// B-8, B-9, B-10, B-11, B-12
 #[test]
 fn gradient_edges() {
+    let row = Row::default();
+    row.is("B-8");
     assert_err!(get_gradient_edge(&con(&[1.0])), EdgeNoGrad);
+    row.is("B-9");
     let x = leaf(3.0);
     for (t, name) in [(x.clone(), ACCUMULATE), (&x * 2.0, "MulBackward0"), (foo(&x), "FooBackward")] {
         let e = get_gradient_edge(&t).unwrap();
         assert_eq!((e.node.name(), e.output_nr, e.ownership_token.is_none()), (name, 0, true));
     }
 
+    row.is("B-10");
     let x = leaves(&[1.0, 2.0]);
     let y = &x * 2.0;
     let z = (&y * &y).sum();
@@ -154,6 +163,7 @@ fn gradient_edges() {
     close(&vals(g[0].as_ref().unwrap()), &[4.0, 8.0]);
     close(&vals(g[1].as_ref().unwrap()), &[8.0, 16.0]);
 
+    row.is("B-11");
     let x = leaf(3.0);
     let y = &x * &x;
     backward(&get_gradient_edge(&y).unwrap(), &BackwardOptions::default()).unwrap();
@@ -163,6 +173,7 @@ fn gradient_edges() {
     let options = GradOptions { grad_outputs: vec![Some(con(&[1.0, 1.0]))], ..Default::default() };
     close(&vals(gradient(&e, &x, &options).unwrap()[0].as_ref().unwrap()), &[2.0, 2.0]);
 
+    row.is("B-12");
     let x = leaves(&[1.0, 2.0]);
     let e = get_gradient_edge(&x.unbind(0)[1]).unwrap();
     assert_eq!(e.output_nr, 1);
@@ -172,6 +183,8 @@ fn gradient_edges() {
 /// B-13, B-14, B-15
 #[test]
 fn lifetimes_of_edges_and_nodes() {
+    let row = Row::default();
+    row.is("B-13");
     let x = leaf(3.0);
     let y = foo(&x);
     let e = get_gradient_edge(&y).unwrap();
@@ -179,6 +192,7 @@ fn lifetimes_of_edges_and_nodes() {
     backward(&e, &BackwardOptions::default()).unwrap();
     close(&grad(&x), &[2.0]);
 
+    row.is("B-14");
     let x = leaf(2.0);
     let y = &x * 3.0;
     let e = get_gradient_edge(&y).unwrap();
@@ -186,6 +200,7 @@ fn lifetimes_of_edges_and_nodes() {
     close(&vals(gradient(&y, &e, &GradOptions::default()).unwrap()[0].as_ref().unwrap()), &[2.0]);
     assert!(!get_gradient_edge(&y).unwrap().node.is_same(&e.node));
 
+    row.is("B-15");
     let x = leaf(1.0);
     let held = get_gradient_edge(&x).unwrap().node;
     held.insert_metadata("mark", Arc::new(()));
@@ -197,6 +212,8 @@ fn lifetimes_of_edges_and_nodes() {
 /// B-16, B-17, B-18, B-19
 #[test]
 fn saved_values() {
+    let row = Row::default();
+    row.is("B-16");
     let x = leaf(2.0);
     let n = (&x * &x).grad_fn().unwrap();
     let mut names = n.saved_names().unwrap();
@@ -204,16 +221,19 @@ fn saved_values() {
     assert_eq!(names, ["other", "self"]);
     assert!(n.saved("self").unwrap().unwrap().tensor().unwrap().is_same(&x));
 
+    row.is("B-17");
     let y = x.exp();
     let r = y.grad_fn().unwrap().saved("result").unwrap().unwrap();
     let r = r.tensor().unwrap();
     assert!(!r.is_same(&y) && r.shares_storage(&y) && r.requires_grad());
     assert!(r.grad_fn().unwrap().is_same(&y.grad_fn().unwrap()));
 
+    row.is("B-18");
     let b = &x * 1.0;
     let s = b.sin().grad_fn().unwrap().saved("self").unwrap().unwrap();
     assert!(s.tensor().unwrap().is_same(&b));
 
+    row.is("B-19");
     let n = (&x * Tensor::scalar(3.0f64)).grad_fn().unwrap();
     assert!(matches!(n.saved("self").unwrap().unwrap(), SavedValue::None));
     assert_eq!(vals(n.saved("other").unwrap().unwrap().tensor().unwrap()), [3.0]);
@@ -228,6 +248,8 @@ fn saved_values() {
 /// B-20, B-21, B-22, B-23
 #[test]
 fn release() {
+    let row = Row::default();
+    row.is("B-20");
     let x = leaf(2.0);
     let y = &x * &x;
     let n = y.grad_fn().unwrap();
@@ -235,18 +257,21 @@ fn release() {
     assert_err!(y.try_backward(&BackwardOptions::default()), GraphFreed { .. });
     assert_err!(n.saved("self"), GraphFreed { .. });
 
+    row.is("B-21");
     let x = leaves(&[1.0, 2.0]);
     let y = (&x + &x).sum();
     y.backward();
     y.backward();
     close(&grad(&x), &[4.0, 4.0]);
 
+    row.is("B-22");
     let x = leaf(2.0);
     let y = &x * &x;
     let (a, b) = (&y + 1.0, &y + 2.0);
     a.backward();
     assert_err!(b.try_backward(&BackwardOptions::default()), GraphFreed { .. });
 
+    row.is("B-23");
     let x = leaf(2.0);
     let y = &x * &x;
     let z = &y * &y;
@@ -307,8 +332,10 @@ fn recorder() -> (Names, impl Fn(&Node) -> Result<()> + Send + Sync + Clone) {
 /// B-28, B-29, B-30
 #[test]
 fn creation_hooks() {
+    let row = Row::default();
     let x = leaf(2.0);
     let c = con(&[1.0]);
+    row.is("B-28");
     let (log, hook) = recorder();
     {
         let _scope = node_creation_hook(hook);
@@ -319,6 +346,7 @@ fn creation_hooks() {
     let _outside = &x * 3.0;
     assert_eq!(*log.lock().unwrap(), [ACCUMULATE, "MulBackward0", "MulBackward0"]);
 
+    row.is("B-29");
     let y = &x * 1.0;
     let order = Arc::new(Mutex::new(Vec::new()));
     let mark = |name: &'static str| {
@@ -340,6 +368,7 @@ fn creation_hooks() {
         assert_err!(ops::mul(&y, &y), NodeCreatedInCreationHook);
     }
 
+    row.is("B-30");
     let y = x.pow_scalar(3.0);
     let (log, hook) = recorder();
     {

@@ -107,6 +107,8 @@ fn order_of_kinds() {
 /// D-3, D-4, D-5
 #[test]
 fn retention_and_capture() {
+    let row = Row::default();
+    row.is("D-3");
     let x = leaf(1.0);
     let y = &x * 3.0;
     y.retain_grad();
@@ -115,6 +117,7 @@ fn retention_and_capture() {
     y.backward();
     assert_eq!((grad(&y), grad(&x)), (vec![10.0], vec![60.0]));
 
+    row.is("D-4");
     let order = log();
     let y = leaf(1.0) * 3.0;
     let z = &y * 5.0;
@@ -126,6 +129,7 @@ fn retention_and_capture() {
     assert_eq!((show(&g[0]), grad(&y)), ("50".into(), vec![50.0]));
     assert!(entries(&order).is_empty());
 
+    row.is("D-5");
     let x = leaf(1.0);
     let z = &x * 5.0;
     x.register_hook(|g| g * 10.0);
@@ -170,16 +174,20 @@ fn replacements() {
 /// D-8, D-9, D-10, D-11, D-12, D-53 (a bare tensor from a node hook does not compile: types.md)
 #[test]
 fn node_hooks() {
+    let row = Row::default();
+    row.is("D-8");
     let x = leaf(1.0);
     let y = &x * 3.0;
     y.grad_fn().unwrap().register_prehook(|_| Ok(Some(vec![None])));
     y.backward();
     assert!(x.grad().is_none());
 
+    row.is("D-9");
     let y = &x * 3.0;
     y.grad_fn().unwrap().register_prehook(|g| Ok(Some(vec![g[0].clone(), None])));
     assert_err!(y.try_backward(&plain()), HookCount { expected: 1, found: 2, .. });
 
+    row.is("D-10");
     let order = log();
     let y = &x * 3.0;
     let o = order.clone();
@@ -198,6 +206,7 @@ fn node_hooks() {
     y.grad_fn().unwrap().register_hook(|gi, _| Ok(Some(vec![gi[0].clone()])));
     assert_err!(y.try_backward(&plain()), HookCount { .. });
 
+    row.is("D-11");
     let order = log();
     let y = &x * 3.0;
     y.grad_fn().unwrap().register_prehook(scaled(10.0));
@@ -209,6 +218,7 @@ fn node_hooks() {
     y.backward();
     assert_eq!(entries(&order), ["30 10"]);
 
+    row.is("D-12");
     let x = leaf(1.0);
     let y = &x * 3.0;
     let acc = get_gradient_edge(&x).unwrap().node;
@@ -217,6 +227,7 @@ fn node_hooks() {
     close(&grad(&x), &[30.0]);
 
     // D-53: another shape or dtype, from a pre-hook and from a post-hook.
+    row.is("D-53");
     for (bad, is_shape) in [(con(&[1.0, 2.0]), true), (Tensor::scalar(1.0f32), false)] {
         let y = &x * 3.0;
         let replaced = bad.clone();
@@ -282,6 +293,8 @@ fn post_hooks_see_what_leads_nowhere() {
 /// D-13, D-14, D-15
 #[test]
 fn hooks_that_change_hooks() {
+    let row = Row::default();
+    row.is("D-13");
     let order = log();
     let x = leaf(1.0);
     let later: Arc<Mutex<Option<RemovableHandle>>> = Arc::default();
@@ -296,6 +309,7 @@ fn hooks_that_change_hooks() {
     (&x * 2.0).backward();
     assert_eq!(entries(&order), ["1", "2"]);
 
+    row.is("D-14");
     let order = log();
     let x = leaf(1.0);
     let (o, w) = (order.clone(), x.downgrade());
@@ -311,6 +325,7 @@ fn hooks_that_change_hooks() {
     (&x * 2.0).backward();
     assert_eq!(entries(&order), ["1", "|", "1", "2"]);
 
+    row.is("D-15");
     let order = log();
     let x = leaf(1.0);
     let y = &x * 2.0;
@@ -328,6 +343,8 @@ fn hooks_that_change_hooks() {
 /// D-16, D-17, D-18
 #[test]
 fn handles_and_refusals() {
+    let row = Row::default();
+    row.is("D-16");
     let order = log();
     let x = leaf(1.0);
     let h = x.register_hook(note(&order, "x"));
@@ -345,10 +362,12 @@ fn handles_and_refusals() {
     (&x * 2.0).backward();
     assert_eq!(entries(&order), ["scoped"]);
 
+    row.is("D-17");
     assert_err!(con(&[1.0]).try_register_hook(|_| ()), HookNoGrad);
     assert_err!(con(&[1.0]).try_register_post_accumulate_grad_hook(|_| ()), HookNoGrad);
     assert_err!((&x * 2.0).try_register_post_accumulate_grad_hook(|_| ()), PostAccNonLeaf);
 
+    row.is("D-18");
     let order = log();
     x.register_hook(note(&order, "same"));
     x.register_hook(note(&order, "same"));
@@ -359,6 +378,8 @@ fn handles_and_refusals() {
 /// D-19, D-20, D-21 (a post-accumulate hook that returns a value does not compile: types.md)
 #[test]
 fn post_accumulate_hooks() {
+    let row = Row::default();
+    row.is("D-19");
     let x = leaf(1.0);
     x.try_register_post_accumulate_grad_hook(|p| {
         p.sub_(&(p.grad().unwrap() * 0.1));
@@ -367,6 +388,7 @@ fn post_accumulate_hooks() {
     (&x * 2.0).backward();
     close(&vals(&x), &[0.8]);
 
+    row.is("D-20");
     let x = leaf(1.0);
     x.try_register_post_accumulate_grad_hook(|p| p.set_grad(None)).unwrap();
     (&x * 2.0).backward();
@@ -376,11 +398,13 @@ fn post_accumulate_hooks() {
 /// D-22, D-23, D-24, D-25, D-26, D-27, D-28
 #[test]
 fn hooks_and_in_place() {
+    let row = Row::default();
     let order = log();
     let seen = |name: &'static str| {
         let o = order.clone();
         move |g: &Tensor| o.lock().unwrap().push(format!("{name} {:?}", vals(g)))
     };
+    row.is("D-22");
     let y = leaf(1.0) * 2.0;
     y.register_hook(seen("old"));
     y.mul_scalar_(5.0);
@@ -388,6 +412,7 @@ fn hooks_and_in_place() {
     y.backward();
     assert_eq!(entries(&order), ["new [1.0]", "old [5.0]"]);
 
+    row.is("D-23");
     order.lock().unwrap().clear();
     let y = leaf(1.0) * 2.0;
     y.register_hook(seen("y"));
@@ -396,6 +421,7 @@ fn hooks_and_in_place() {
     y.backward();
     assert_eq!((entries(&order), grad(&y)), (vec!["y [5.0]".to_string()], vec![1.0]));
 
+    row.is("D-24");
     order.lock().unwrap().clear();
     let x = leaf(1.0);
     x.register_hook(seen("x"));
@@ -403,6 +429,7 @@ fn hooks_and_in_place() {
     (&x * 2.0).backward();
     assert_eq!(entries(&order), ["x [2.0]"]);
 
+    row.is("D-25");
     order.lock().unwrap().clear();
     let (x, y) = (leaf(1.0), leaf(1.0));
     y.register_hook(seen("y"));
@@ -412,6 +439,7 @@ fn hooks_and_in_place() {
     assert!(entries(&order).is_empty());
     close(&grad(&x), &[3.0]);
 
+    row.is("D-26");
     let x = leaves(&[1.0, 2.0]);
     let b = &x * 1.0;
     let v = cut(&b, 0, 1);
@@ -421,12 +449,14 @@ fn hooks_and_in_place() {
     assert!(entries(&order).is_empty());
     close(&grad(&x), &[3.0, 0.0]);
 
+    row.is("D-27");
     let b = leaves(&[1.0, 2.0]) * 1.0;
     b.register_hook(seen("b"));
     cut(&b, 0, 1).mul_scalar_(3.0);
     b.sum().backward();
     assert_eq!(entries(&order), ["b [3.0, 1.0]"]);
 
+    row.is("D-28");
     let x = leaf(1.0);
     x.register_hook(|g| {
         g.mul_scalar_(4.0);
@@ -487,6 +517,8 @@ fn lists(log: &Arc<Mutex<Vec<Vec<String>>>>) -> impl Fn(&[Option<Tensor>]) -> Re
 /// D-30, D-31, D-32, D-33, D-34
 #[test]
 fn multi_grad_hooks() {
+    let row = Row::default();
+    row.is("D-30");
     let (a, b) = (leaf(1.0), leaf(2.0));
     let (c, d) = (&a * &b, &a * &b);
     let calls = Arc::default();
@@ -499,11 +531,13 @@ fn multi_grad_hooks() {
         *calls.lock().unwrap(),
         [vec!["2", "1", "1", "none"], vec!["2", "none", "1", "none"], vec!["4", "2", "1", "1"]]
     );
+    row.is("D-34");
     h.remove();
     h.remove();
     (&c * 1.0).try_backward(&retain()).unwrap();
     assert_eq!(calls.lock().unwrap().len(), 3);
 
+    row.is("D-31");
     let first: Arc<Mutex<Vec<f64>>> = Arc::default();
     let f = first.clone();
     register_multi_grad_hook_any(&[&a, &b, &c, &d], move |g| {
@@ -516,6 +550,7 @@ fn multi_grad_hooks() {
     assert_eq!(*first.lock().unwrap(), [1.0, 1.0]);
 
     // A third mode does not exist: all and any are functions of their own.
+    row.is("D-32");
     assert_err!(register_multi_grad_hook(&[&a, &con(&[1.0])], |_| Ok(())), HookNoGrad);
     let fired = log();
     let f = fired.clone();
@@ -528,6 +563,7 @@ fn multi_grad_hooks() {
     (&x * 2.0).backward();
     assert_eq!(entries(&fired), ["any"]);
 
+    row.is("D-33");
     let x = leaf(1.0);
     let calls = Arc::default();
     x.register_hook(|g| g * 10.0);
@@ -536,6 +572,7 @@ fn multi_grad_hooks() {
     (&x * 3.0).backward();
     assert_eq!(*calls.lock().unwrap(), [["30"]]);
     close(&grad(&x), &[3000.0]);
+    row.is("D-34");
     multi.remove();
     {
         let _scope = register_multi_grad_hook(&[&x], lists(&calls)).unwrap().scoped();
@@ -559,6 +596,8 @@ fn multi_grad_hooks_count_the_root() {
 /// D-35, D-36, D-37
 #[test]
 fn multi_grad_hooks_and_failures() {
+    let row = Row::default();
+    row.is("D-35");
     let (a, b) = (leaf(1.0), leaf(2.0));
     let calls = Arc::default();
     let h = b.register_hook(|_| -> Result<()> { Err(Error::user("b")) });
@@ -568,12 +607,14 @@ fn multi_grad_hooks_and_failures() {
     (&a * &b).backward();
     assert_eq!(*calls.lock().unwrap(), [["2", "1"]]);
 
+    row.is("D-36");
     let (a, b) = (leaf(1.0), leaf(2.0));
     let calls = Arc::default();
     register_multi_grad_hook(&[&a, &b], lists(&calls)).unwrap();
     (Swallow.apply(&[&a]).unwrap().remove(0) + &b * 2.0).backward();
     assert_eq!(*calls.lock().unwrap(), [["none", "2"]]);
 
+    row.is("D-37");
     let (a, b) = (leaf(1.0), leaf(2.0));
     let c = &a * &b;
     let calls = Arc::default();

@@ -61,6 +61,8 @@ fn wrapped_numbers_are_not_packed() {
 /// E-1, E-2, E-3
 #[test]
 fn packing_and_unpacking() {
+    let row = Row::default();
+    row.is("E-1");
     let log = Log::default();
     let (a, b) = (leaf(2.0), leaf(3.0));
     let z = {
@@ -76,6 +78,7 @@ fn packing_and_unpacking() {
     z.backward();
     assert_eq!(kinds(&log)[3..], ["unpack A", "unpack A", "unpack A"]);
 
+    row.is("E-2");
     let log = Log::default();
     let z = {
         let _outer = logged(&log, "A");
@@ -88,6 +91,7 @@ fn packing_and_unpacking() {
     z.backward();
     assert_eq!(kinds(&log), ["pack B", "pack B", "pack A", "pack A", "unpack A", "unpack A", "unpack B", "unpack B"]);
 
+    row.is("E-3");
     let log = Log::default();
     let y = {
         let _scope = logged(&log, "A");
@@ -127,6 +131,8 @@ fn hooks_of_any_kind_and_failures() {
 /// E-6, E-7, E-8
 #[test]
 fn hooked_saves_keep_history_but_no_version() {
+    let row = Row::default();
+    row.is("E-6");
     for (copy, expected) in [(true, 2f64.cos()), (false, 7f64.cos())] {
         let a = leaf(2.0);
         let b = &a * 1.0;
@@ -143,6 +149,7 @@ fn hooked_saves_keep_history_but_no_version() {
         close(&grad(&a), &[expected]);
     }
 
+    row.is("E-7");
     let a = leaf(2.0);
     let y = {
         let _scope = saved_tensors_hooks(|t| Ok(t.detach()), |t: &Tensor| Ok(t.clone())).unwrap();
@@ -152,6 +159,7 @@ fn hooked_saves_keep_history_but_no_version() {
     let h = gradient(&g, &a, &GradOptions::default()).unwrap().remove(0).unwrap();
     assert_eq!((g.item::<f64>(), h.item::<f64>()), (12.0, 12.0));
 
+    row.is("E-8");
     let log = Log::default();
     let y = a.pow_scalar(3.0);
     {
@@ -164,15 +172,20 @@ fn hooked_saves_keep_history_but_no_version() {
 /// E-9, E-10, E-42
 #[test]
 fn hooks_on_one_saved_tensor() {
+    let row = Row::default();
+    row.is("E-9");
     let x = leaf(2.0);
     let y = &x * &x;
     let n = y.grad_fn().unwrap();
     let double = || SavedHooks::new(|t: &Tensor| Ok(t.detach() * 2.0), |t: &Tensor| Ok(t.clone()));
     n.register_saved_hooks("self", double()).unwrap();
     assert_eq!(n.saved("self").unwrap().unwrap().tensor().unwrap().item::<f64>(), 4.0);
+    row.is("E-10");
     assert_err!(n.register_saved_hooks("self", double()), SavedHooksTwice);
+    row.is("E-9");
     y.backward();
     close(&grad(&x), &[6.0]);
+    row.is("E-10");
     assert_err!(n.register_saved_hooks("self", double()), SavedHooksAfterFree);
 
     let n = (&x * con(&[1.0])).grad_fn().unwrap();
@@ -188,6 +201,7 @@ fn hooks_on_one_saved_tensor() {
     );
     assert_err!(n.register_saved_hooks("self", writes), PackMutatesInput);
 
+    row.is("E-42");
     let log = Log::default();
     let n = {
         let _scope = logged(&log, "A");
@@ -199,6 +213,8 @@ fn hooks_on_one_saved_tensor() {
 /// E-11, E-12, E-13
 #[test]
 fn disabling_hooks() {
+    let row = Row::default();
+    row.is("E-11");
     let open = || saved_tensors_hooks(|t| Ok(t.detach()), |t: &Tensor| Ok(t.clone()));
     {
         let _off = disable_saved_tensors_hooks("not here").unwrap();
@@ -206,14 +222,17 @@ fn disabling_hooks() {
             Err(e) => assert_eq!(e.to_string(), "not here"),
             Ok(_) => panic!("hooks are disabled"),
         }
+        row.is("E-13");
         let x = leaf(2.0);
         (&x * &x).backward();
         close(&grad(&x), &[4.0]);
     }
     {
+        row.is("E-11");
         let _on = open().unwrap();
         assert_err!(disable_saved_tensors_hooks("too late"), SavedHooksDisabled { .. });
     }
+    row.is("E-12");
     let a = disable_saved_tensors_hooks("A").unwrap();
     let b = disable_saved_tensors_hooks("B").unwrap();
     assert_eq!(saved_tensors_hooks_disabled().as_deref(), Some("B"));
@@ -242,6 +261,8 @@ fn saving_on_the_cpu() {
 /// E-15 (a non-tensor element does not compile: types.md), E-16, E-17, E-18
 #[test]
 fn versions_by_hand() {
+    let row = Row::default();
+    row.is("E-15");
     let t = con(&[1.0, 2.0]);
     increment_version(&[&t]);
     assert_eq!(t.version(), 1);
@@ -254,11 +275,13 @@ fn versions_by_hand() {
     assert_eq!(vals(&i), [1.0], "E-15: no effect on inference tensors");
     assert_err!(i.try_version(), InferenceVersion);
 
+    row.is("E-16");
     let b = leaf(2.0) * 1.0;
     let y = b.sin();
     increment_version(&[&b]);
     assert_err!(y.try_backward(&plain()), SavedVersionMismatch { .. });
 
+    row.is("E-17");
     let x = leaf(2.0);
     let b = &x * 1.0;
     let y = b.sin();
@@ -270,6 +293,7 @@ fn versions_by_hand() {
     y.backward();
     close(&grad(&x), &[6f64.cos()]);
 
+    row.is("E-18");
     let x = leaf(2.0);
     let y = &x * &x;
     no_grad(|| x.add_scalar_(1.0, 1));
@@ -279,7 +303,9 @@ fn versions_by_hand() {
 /// E-19, E-20, E-21, E-22, E-25, E-26, E-27
 #[test]
 fn clone_on_mutate() {
+    let row = Row::default();
     let counts = |cloned, original| MutationCounts { cloned, original };
+    row.is("E-19");
     {
         let scope = allow_mutation_on_saved_tensors().unwrap();
         let a = Tensor::ones([2], firebrand_core::DType::F64).requires_grad_();
@@ -291,6 +317,7 @@ fn clone_on_mutate() {
         o.backward();
         close(&grad(&a), &[2.0, 2.0]);
     }
+    row.is("E-20");
     {
         let _scope = allow_mutation_on_saved_tensors().unwrap();
         let a = leaves(&[1.0, 2.0]);
@@ -300,6 +327,7 @@ fn clone_on_mutate() {
         o.sum().backward();
         close(&grad(&a), &[1f64.cos(), 2f64.cos()]);
     }
+    row.is("E-21");
     {
         let scope = allow_mutation_on_saved_tensors().unwrap();
         let a = leaves(&[1.0, 2.0]);
@@ -310,6 +338,7 @@ fn clone_on_mutate() {
         o.backward();
         close(&grad(&a), &[2.0 * 1f64.cos(), 2.0 * 2f64.cos()]);
     }
+    row.is("E-22");
     {
         let _scope = allow_mutation_on_saved_tensors().unwrap();
         let (a, t) = (leaves(&[1.0, 2.0]), con(&[3.0, 4.0]));
@@ -319,6 +348,7 @@ fn clone_on_mutate() {
         o.backward();
         close(&grad(&a), &[3.0, 4.0]);
     }
+    row.is("E-25");
     {
         let scope = allow_mutation_on_saved_tensors().unwrap();
         let a = leaf(2.0);
@@ -332,6 +362,7 @@ fn clone_on_mutate() {
         (&o1 + &o2 + &o3).backward();
         close(&grad(&a), &[84.0]);
     }
+    row.is("E-26");
     {
         let scope = allow_mutation_on_saved_tensors().unwrap();
         let a = leaf(1.0) * 1.0;
@@ -340,6 +371,7 @@ fn clone_on_mutate() {
         a.sin_();
         assert_eq!(scope.counts().cloned, 0);
     }
+    row.is("E-27");
     {
         let _scope = allow_mutation_on_saved_tensors().unwrap();
         let a = leaf(0.0);

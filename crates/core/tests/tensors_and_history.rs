@@ -1,5 +1,5 @@
 //! Cases of docs/behaviour/autograd.md: tensors, versions, views, in-place history, `.grad`.
-//! The one case about complex gradients waits for complex numbers.
+//! A-55, about complex gradients, is in complex.rs.
 #![allow(clippy::unwrap_used)]
 
 #[macro_use]
@@ -18,25 +18,33 @@ fn integers_cannot_require_grad() {
 ///
 #[test]
 fn leaves_and_computed_tensors() {
+    let row = Row::default();
+    row.is("A-2");
     let x = leaf(1.0);
     let y = &x * 2.0;
     let z = con(&[1.0]);
     let d = y.detach();
     assert_eq!([&x, &y, &z, &d].map(|t| t.is_leaf()), [true, false, true, true]);
     assert_eq!([&x, &y, &z, &d].map(|t| t.grad_fn().is_some()), [false, true, false, false]);
+    row.is("A-3");
     let e = y.try_set_requires_grad(false).unwrap_err();
     assert!(e.to_string().contains("detach"));
     assert_err!(Err::<(), _>(e), NonLeafFlag);
+    row.is("A-4");
     y.try_set_requires_grad(true).unwrap();
 }
 
 ///
 #[test]
 fn writing_leaves() {
+    let row = Row::default();
     let x = leaves(&[1.0, 2.0]);
+    row.is("A-5");
     assert_err!(x.try_add_scalar_(1.0, 1), LeafInplace { .. });
     assert_eq!(vals(&x), [1.0, 2.0]);
+    row.is("A-6");
     assert_err!(x.select(0, 0).try_add_scalar_(1.0, 1), LeafViewInplace { .. });
+    row.is("A-7");
     no_grad(|| x.add_scalar_(1.0, 1));
     assert_eq!(vals(&x), [2.0, 3.0]);
     assert_eq!((x.version(), x.is_leaf(), x.requires_grad()), (1, true, true));
@@ -45,16 +53,20 @@ fn writing_leaves() {
 ///
 #[test]
 fn version_counters() {
+    let row = Row::default();
+    row.is("A-8");
     let x = con(&[1.0; 3]);
     let d = x.detach();
     d.add_scalar_(1.0, 1);
     assert_eq!((x.version(), d.version(), d.is_view(), d.base().is_none()), (1, 1, false, true));
 
+    row.is("A-9");
     let x = con(&[1.0; 3]);
     let e = x.data();
     e.add_scalar_(1.0, 1);
     assert_eq!((vals(&x), x.version(), e.version()), (vec![2.0; 3], 0, 1));
 
+    row.is("A-10");
     let x = con(&[1.0; 4]);
     let v = x.view([2, 2]);
     let w = v.select(0, 0);
@@ -62,10 +74,12 @@ fn version_counters() {
     assert_eq!([x.version(), v.version(), w.version()], [1; 3]);
     assert!(w.base().unwrap().is_same(&x) && v.base().unwrap().is_same(&x));
 
+    row.is("A-11");
     let x = con(&[1.0; 2]);
     x.add_scalar_(1.0, 1);
     assert_eq!(x.clone_tensor().version(), 0);
 
+    row.is("A-12");
     let x = leaves(&[1.0, 2.0]);
     x.set_data(&con(&[1.0; 3]));
     assert_eq!((x.shape(), x.version(), x.requires_grad()), (&[3usize][..], 0, true));
@@ -76,12 +90,15 @@ fn version_counters() {
 ///
 #[test]
 fn saved_values_are_version_checked() {
+    let row = Row::default();
+    row.is("A-13");
     let x = leaves(&[1.0, 2.0]);
     let b = &x * 1.0;
     let y = &b * &b;
     b.add_scalar_(1.0, 1);
     assert_err!(y.sum().try_backward(&BackwardOptions::default()), SavedVersionMismatch { expected: 0, found: 1, .. });
 
+    row.is("A-14");
     let x = leaves(&[1.0, 2.0]);
     let b = &x * 1.0;
     let y = &b + &b;
@@ -89,6 +106,7 @@ fn saved_values_are_version_checked() {
     y.sum().backward();
     assert_eq!(grad(&x), [2.0, 2.0]);
 
+    row.is("A-15");
     let x = leaves(&[1.0, 2.0]);
     let b = &x * 1.0;
     let y = &b * con(&[3.0, 4.0]);
@@ -96,6 +114,7 @@ fn saved_values_are_version_checked() {
     y.sum().backward();
     assert_eq!(grad(&x), [3.0, 4.0]);
 
+    row.is("A-16");
     let y = leaves(&[1.0, 2.0]).exp();
     y.add_scalar_(1.0, 1);
     assert_err!(y.sum().try_backward(&BackwardOptions::default()), SavedVersionMismatch { .. });
@@ -104,6 +123,8 @@ fn saved_values_are_version_checked() {
 ///
 #[test]
 fn writes_through_views_and_bases() {
+    let row = Row::default();
+    row.is("A-17");
     let x = leaves(&[1.0, 2.0, 3.0, 4.0]);
     let b = x.clone_tensor();
     cut(&b, 0, 2).mul_scalar_(10.0);
@@ -115,6 +136,7 @@ fn writes_through_views_and_bases() {
     b.sum().backward();
     assert_eq!(grad(&x), [10.0, 10.0, 1.0, 1.0]);
 
+    row.is("A-18");
     let x = leaves(&[1.0, 2.0, 3.0, 4.0]);
     let b = x.clone_tensor();
     let v = cut(&b, 0, 2);
@@ -122,6 +144,7 @@ fn writes_through_views_and_bases() {
     v.sum().backward();
     assert_eq!(grad(&x), [3.0, 3.0, 0.0, 0.0]);
 
+    row.is("A-19");
     let x = leaves(&[1.0, 2.0, 3.0]);
     let b = &x * 1.0;
     let (v1, v2) = (cut(&b, 0, 2), cut(&b, 1, 3));
@@ -129,6 +152,7 @@ fn writes_through_views_and_bases() {
     v2.sum().backward();
     assert_eq!(grad(&x), [0.0, 10.0, 1.0]);
 
+    row.is("A-20");
     let x = leaves(&[1.0, 2.0, 3.0, 4.0]);
     let b = &x * 1.0;
     let m = b.view([2, 2]);
@@ -143,6 +167,8 @@ fn writes_through_views_and_bases() {
 ///
 #[test]
 fn writing_gradients_into_plain_tensors() {
+    let row = Row::default();
+    row.is("A-21");
     let b = con(&[0.0; 2]);
     let w = leaf(3.0);
     b.select(0, 1).copy_(&w, false);
@@ -150,6 +176,7 @@ fn writing_gradients_into_plain_tensors() {
     let g = gradient(&b.sum(), &w, &GradOptions::default()).unwrap();
     assert_eq!(vals(g[0].as_ref().unwrap()), [1.0]);
 
+    row.is("A-22");
     let b = con(&[0.0; 2]);
     let v = b.select(0, 1);
     let w = leaves(&[3.0, 4.0]);
@@ -158,6 +185,7 @@ fn writing_gradients_into_plain_tensors() {
     let g = gradient(&v, &w, &GradOptions::default()).unwrap();
     assert_eq!(vals(g[0].as_ref().unwrap()), [0.0, 1.0]);
 
+    row.is("A-23");
     let x = leaves(&[1.0, 2.0, 3.0]);
     let w = leaf(7.0);
     let b = &x * 2.0;
@@ -172,24 +200,30 @@ fn writing_gradients_into_plain_tensors() {
 ///
 #[test]
 fn views_that_must_not_be_written() {
+    let row = Row::default();
+    row.is("A-24");
     let b = leaves(&[1.0, 2.0]) * 1.0;
     assert_err!(b.unbind(0)[0].try_mul_scalar_(2.0), MultiOutputViewInplace { indirect: false, .. });
     assert_err!(b.split(1, 0)[0].try_mul_scalar_(2.0), MultiOutputViewInplace { indirect: false, .. });
     assert_err!(b.chunk(2, 0)[0].try_mul_scalar_(2.0), MultiOutputViewInplace { indirect: false, .. });
 
+    row.is("A-25");
     let u = b.unbind(0);
     b.mul_scalar_(2.0);
     assert_err!(u[0].try_grad_fn_edge(), MultiOutputViewInplace { indirect: true, .. });
     assert_err!(u[0].try_mul_scalar(2.0), MultiOutputViewInplace { indirect: true, .. });
 
+    row.is("A-26");
     let b = leaves(&[1.0, 2.0]) * 1.0;
     let v = no_grad(|| b.select(0, 0));
     assert_err!(v.try_mul_scalar_(2.0), NoGradViewInplace { .. });
 
+    row.is("A-27");
     let b = con(&[0.0; 2]);
     let v = no_grad(|| b.select(0, 0));
     assert_err!(v.try_copy_(&leaf(3.0), false), NoGradViewInplace { .. });
 
+    row.is("A-28");
     let y = (leaves(&[1.0]) * 2.0).expand([3]);
     assert_err!(y.try_add_scalar_(1.0, 1), OverlappingWrite { .. });
 }
@@ -197,6 +231,8 @@ fn views_that_must_not_be_written() {
 ///
 #[test]
 fn retained_gradients() {
+    let row = Row::default();
+    row.is("A-29");
     let x = leaves(&[1.0, 2.0]);
     let y = &x * 2.0;
     y.retain_grad();
@@ -204,23 +240,27 @@ fn retained_gradients() {
     (&y * 3.0).sum().backward();
     assert_eq!((grad(&y), y.retains_grad(), x.retains_grad()), (vec![3.0, 3.0], true, false));
 
+    row.is("A-30");
     let x = leaf(1.0);
     x.retain_grad();
     assert!(!x.retains_grad());
     assert_err!(con(&[1.0]).try_retain_grad(), RetainGradNoGrad);
 
+    row.is("A-31");
     let y = leaf(1.0) * 2.0;
     let (g, warnings) = collect_warnings(|| y.grad());
     assert!(g.is_none());
     assert_eq!(warnings.len(), 1);
     assert!(warnings[0].contains("leaf"));
 
+    row.is("A-32");
     let y = leaves(&[1.0, 2.0]) * 2.0;
     y.retain_grad();
     y.mul_scalar_(3.0);
     y.sum().backward();
     assert_eq!(grad(&y), [1.0, 1.0]);
 
+    row.is("A-33");
     let b = leaves(&[1.0, 2.0]) * 1.0;
     let v = cut(&b, 0, 1);
     v.retain_grad();
@@ -228,6 +268,7 @@ fn retained_gradients() {
     (&v * 2.0).sum().backward();
     assert_eq!(grad(&v), [2.0]);
 
+    row.is("A-34");
     let x = leaves(&[1.0, 2.0]);
     let b = &x * 1.0;
     b.retain_grad();
@@ -263,12 +304,15 @@ fn layout_of_stored_gradients() {
 ///
 #[test]
 fn accumulation_steals_and_shares() {
+    let row = Row::default();
+    row.is("A-38");
     let x = leaves(&[1.0, 2.0]);
     let g = con(&[1.0, 1.0]);
     x.backward_with(&g);
     x.grad().unwrap().mul_scalar_(100.0);
     assert_eq!(vals(&g), [1.0, 1.0]);
 
+    row.is("A-39");
     let x = leaves(&[1.0, 2.0]);
     (&x * 2.0).sum().backward();
     let g = x.grad().unwrap();
@@ -276,6 +320,7 @@ fn accumulation_steals_and_shares() {
     assert!(g.is_same(&x.grad().unwrap()));
     assert_eq!(vals(&g), [5.0, 5.0]);
 
+    row.is("A-40");
     let x = leaves(&[1.0, 2.0]);
     (&x * &x).sum().backward();
     let g = x.grad().unwrap();
@@ -285,6 +330,7 @@ fn accumulation_steals_and_shares() {
     assert!(x.grad().unwrap().requires_grad());
     x.zero_grad(); // breaks the cycle
 
+    row.is("A-41");
     let x = leaves(&[1.0, 2.0]);
     let g = con(&[1.0, 1.0]);
     x.set_grad(Some(&g));
@@ -313,18 +359,22 @@ fn detaching_and_numbering() {
 ///
 #[test]
 fn flags_through_views_and_writes() {
+    let row = Row::default();
+    row.is("A-44");
     let x = leaf(3.0);
     let v = no_grad(|| x.view([1]));
     assert!(v.requires_grad() && v.is_leaf() && v.grad_fn().is_none());
     (&v * 2.0).sum().backward();
     assert!(x.grad().is_none() && v.grad().is_none());
 
+    row.is("A-45");
     let x = con(&[1.0; 4]);
     let v = cut(&x, 0, 2).requires_grad_();
     (&v * 2.0).sum().backward();
     assert_eq!(grad(&v), [2.0, 2.0]);
     assert!(!x.requires_grad() && x.grad().is_none());
 
+    row.is("A-46");
     let a = con(&[0.0; 2]);
     a.add_(&leaves(&[1.0, 2.0]));
     assert!(a.requires_grad() && !a.is_leaf());
@@ -333,6 +383,7 @@ fn flags_through_views_and_writes() {
     assert!(node.next_functions()[0].is_none());
     assert_eq!(node.next_functions()[1].as_ref().unwrap().node.name(), "torch::autograd::AccumulateGrad");
 
+    row.is("A-47");
     for overwrite in [
         |y: &Tensor| {
             y.zero_();
@@ -352,17 +403,21 @@ fn flags_through_views_and_writes() {
 ///
 #[test]
 fn data_detach_and_no_grad() {
+    let row = Row::default();
+    row.is("A-48");
     let x = leaf(2.0);
     let y = &x * &x;
     x.data().add_scalar_(1.0, 1);
     y.backward();
     assert_eq!(grad(&x), [6.0]);
 
+    row.is("A-49");
     let x = leaf(2.0);
     let y = &x * &x;
     x.detach().add_scalar_(1.0, 1);
     assert_err!(y.try_backward(&BackwardOptions::default()), SavedVersionMismatch { .. });
 
+    row.is("A-50");
     let x = leaf(1.0);
     let y = no_grad(|| &x * 2.0).requires_grad_();
     (&y * 3.0).backward();
@@ -436,6 +491,8 @@ fn sub_gradients() {
 ///
 #[test]
 fn view_kinds_are_inherited() {
+    let row = Row::default();
+    row.is("A-59");
     let b = leaves(&[1.0, 2.0]) * 1.0;
     let u = b.unbind(0).remove(0);
     assert_err!(u.view([1]).try_mul_scalar_(2.0), MultiOutputViewInplace { .. });
@@ -444,11 +501,13 @@ fn view_kinds_are_inherited() {
     let w = no_grad(|| cut(&b, 0, 1));
     assert_err!(w.view([1]).try_mul_scalar_(2.0), NoGradViewInplace { .. });
 
+    row.is("A-60");
     let b = leaves(&[1.0, 2.0]) * 1.0;
     let u = b.unbind(0);
     no_grad(|| u[0].mul_scalar_(5.0));
     assert_eq!((vals(&b), node_name(&b), b.version()), (vec![5.0, 2.0], "MulBackward0".into(), 1));
 
+    row.is("A-61");
     let (x, w) = (leaf(2.0), leaf(5.0));
     let y = x.clone_tensor();
     y.mul_(&w);

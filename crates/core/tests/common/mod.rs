@@ -3,6 +3,23 @@
 
 use firebrand_core::Tensor;
 
+/// The case of docs/behaviour that the assertions below are about. A test that fails prints it, whatever it was that failed.
+#[derive(Default)]
+pub struct Row(std::cell::Cell<&'static str>);
+impl Row {
+    /// What follows is about this case.
+    pub fn is(&self, case: &'static str) {
+        self.0.set(case);
+    }
+}
+impl Drop for Row {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("in case {}", self.0.get());
+        }
+    }
+}
+
 /// An f64 scalar leaf that requires grad.
 pub fn leaf(v: f64) -> Tensor {
     Tensor::scalar(v).requires_grad_()

@@ -167,8 +167,8 @@ fn constants_become_inputs() {
         constant("sub.lifted_tensor_1"),
         InputKind::UserInput,
     ];
-    assert_eq!(specs, expected);
-    assert_eq!(after.constants.len(), 2, "the unused one is gone");
+    assert_eq!(specs, expected, "P-98, P-101");
+    assert_eq!(after.constants.len(), 2, "P-102: the unused one is gone");
     assert_eq!(
         body(&after),
         [
@@ -181,16 +181,17 @@ fn constants_become_inputs() {
             "%add = aten.add.Tensor(%x, %detach_)",
             "%mul = aten.mul.Tensor(%sub_lifted_tensor_1, %sub_lifted_tensor_1)",
             "return (%add, %mul)",
-        ]
+        ],
+        "P-98"
     );
     let (named, _) = placeholder_naming_pass(&after, &Context::default()).unwrap();
-    assert_eq!(names(&named)[..4], ["p_w", "c_lifted_tensor_0", "c_sub_lifted_tensor_1", "x"]);
+    assert_eq!(names(&named)[..4], ["p_w", "c_lifted_tensor_0", "c_sub_lifted_tensor_1", "x"], "P-98, P-101");
     // With them: one input under the outermost name, a constant under each.
     let attributes = [(k, vec!["k".to_string(), "sub.k".to_string()])];
     let (after, _) = lift_constants(&program, &attributes).unwrap();
-    assert!(after.signature().unwrap().inputs.iter().any(|s| s.kind == constant("k")));
-    assert!(["k", "sub.k"].iter().all(|n| matches!(after.constants.get(*n), Some(Constant::Tensor(_)))));
-    assert_eq!(names(&after)[..4], ["p_w", "lifted_tensor_0", "k_1", "x"]);
+    assert!(after.signature().unwrap().inputs.iter().any(|s| s.kind == constant("k")), "P-99");
+    assert!(["k", "sub.k"].iter().all(|n| matches!(after.constants.get(*n), Some(Constant::Tensor(_)))), "P-100");
+    assert_eq!(names(&after)[..4], ["p_w", "lifted_tensor_0", "k_1", "x"], "P-99, P-100");
 }
 
 #[test]
@@ -224,19 +225,19 @@ fn split_and_inline() {
     assert_eq!(
         last.graph.placeholders().map(|n| last.graph[n].name().to_string()).collect::<Vec<_>>(),
         ["v", "x"],
-        "in order of first use"
+        "P-93: in order of first use"
     );
     let mut whole = split.module;
     for call in split.calls {
         node_inline_(&mut whole, call).unwrap();
     }
-    assert_eq!(print_module(&whole, Form::Short), text);
+    assert_eq!(print_module(&whole, Form::Short), text, "P-90");
 
     let never = sequential_split(&module, |_, _| false).unwrap();
-    assert_eq!(never.module.subgraphs().map(|(n, _)| n.to_string()).collect::<Vec<_>>(), ["submod_0"]);
+    assert_eq!(never.module.subgraphs().map(|(n, _)| n.to_string()).collect::<Vec<_>>(), ["submod_0"], "P-91");
     let empty = parse_module("graph {\n  %x = placeholder\n  return (%x,)\n}").unwrap();
     let nothing = sequential_split(&empty, |_, _| true).unwrap();
-    assert_eq!(print_module(&nothing.module, Form::Short), print_module(&empty, Form::Short));
+    assert_eq!(print_module(&nothing.module, Form::Short), print_module(&empty, Form::Short), "P-92");
 }
 
 /// P-94, P-95, P-96
@@ -251,7 +252,8 @@ fn inlining() {
     }
     assert_eq!(
         print_module(&module, Form::Short),
-        "graph {\n  %x = placeholder\n  %y = aten.sin.default(%x)\n  %y_1 = aten.sin.default(%y)\n  return (%y_1,)\n}"
+        "graph {\n  %x = placeholder\n  %y = aten.sin.default(%x)\n  %y_1 = aten.sin.default(%y)\n  return (%y_1,)\n}",
+        "P-96"
     );
     for (bad, expected) in [
         (text.replace("s(%x)", "s(1)"), "argument 0 for %x is not a node; constants cannot be inlined"),
@@ -269,7 +271,11 @@ fn inlining() {
     .unwrap();
     let call = back.graph.find("c").unwrap();
     node_inline_(&mut back, call).unwrap();
-    assert_eq!(print_module(&back, Form::Short), "graph {\n  %x = placeholder\n  %y = placeholder\n  return (%y,)\n}");
+    assert_eq!(
+        print_module(&back, Form::Short),
+        "graph {\n  %x = placeholder\n  %y = placeholder\n  return (%y,)\n}",
+        "P-95"
+    );
 }
 
 #[test]
