@@ -169,8 +169,13 @@ fn passed_through(graph: &GraphModule, part: NodeId) -> Option<NodeId> {
     g[of].args().get(2 + operand)?.node()
 }
 
-/// Which results' gradients reach a node, one bit each; none for a node that has no history.
-struct Reach(HashMap<NodeId, u64>);
+/// Which nodes matter to the caller.
+struct Reach {
+    /// The results whose gradients reach a node, one bit each; none for a node that has no history.
+    found: HashMap<NodeId, u64>,
+    /// What a view made where nothing is recorded is of. The view has no history, and requires grad if its base does.
+    shown: HashSet<NodeId>,
+}
 
 impl Reach {
     /// None where there are too many results.
@@ -183,7 +188,12 @@ impl Reach {
         let bit: HashMap<NodeId, u64> = visible.iter().enumerate().map(|(k, &n)| (n, 1 << k)).collect();
         let mut found: HashMap<NodeId, u64> = HashMap::new();
         let mut passed: HashMap<NodeId, u64> = HashMap::new();
+        let mut shown: HashSet<NodeId> = HashSet::new();
         for &n in order.iter().rev() {
+            let gives_loose = |u: NodeId| is_quiet(graph, u) && g.users(u).any(|part| is_recorded(graph, part));
+            if is_recorded(graph, n) && g.users(n).any(|u| gives_loose(u) || shown.contains(&u)) {
+                shown.insert(n);
+            }
             let parts = |u: &NodeId| part_of(graph, *u).is_some();
             let recorded = is_recorded(graph, n) || g.users(n).filter(parts).any(|u| is_recorded(graph, u));
             let operand = passed_through(graph, n);
@@ -195,12 +205,12 @@ impl Reach {
                 operand.into_iter().for_each(|of| *passed.entry(of).or_default() |= results);
             }
         }
-        Some(Reach(found))
+        Some(Reach { found, shown })
     }
 
     /// The results whose gradients reach it.
     fn results(&self, n: NodeId) -> u64 {
-        self.0.get(&n).copied().unwrap_or(0)
+        self.found.get(&n).copied().unwrap_or(0)
     }
 }
 
@@ -362,10 +372,8 @@ fn piece(module: &GraphModule, stage_of: &HashMap<NodeId, usize>, stage: usize, 
     // What later stages use as a constant, or for nothing that is returned, leaves this one as a constant: no gradient arrives for it.
     let constant = |n: NodeId| {
         let hooks = |u: NodeId| is_hook(module, u) && !is_idle(u);
-        // A view made where nothing is recorded has no history, and requires grad if its base does.
-        let shows = |u: NodeId| is_quiet(module, u) && g.users(u).any(|part| is_recorded(module, part));
-        let in_vain = |u: NodeId| !g[u].is_output() && !hooks(u) && !shows(u) && reach.results(u) == 0;
-        is_recorded(module, n) && g.users(n).filter(|u| !is_own.contains(u)).all(in_vain)
+        let in_vain = |u: NodeId| !g[u].is_output() && !hooks(u) && reach.results(u) == 0;
+        is_recorded(module, n) && !reach.shown.contains(&n) && g.users(n).filter(|u| !is_own.contains(u)).all(in_vain)
     };
     for &n in outputs.iter().filter(|&&n| constant(n)) {
         let detached = part.graph.call_function(Target::aten("detach.default"), [copies[&n].clone()]);

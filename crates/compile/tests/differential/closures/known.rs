@@ -100,6 +100,15 @@ fn of_late() -> Vec<(&'static str, Program)> {
         ("X-110", program(&freed, [true, false], &[0], Outside::Quiet)),
         ("X-111", program(&[Unary(3, 0), LooseView(3), Unary(1, 1)], [false, false], &[4, 5], Outside::Backward)),
         ("X-111", program(&hooked_and_loose, [false, false], &[4, 5, 4], Outside::Backward)),
+        (
+            "X-111",
+            program(
+                &[Unary(3, 0), Hook(3), View(3), LooseView(4), Unary(1, 1)],
+                [true, false],
+                &[5, 6],
+                Outside::Twice,
+            ),
+        ),
         ("X-111", program(&[Spread(0), LooseView(3), Unary(0, 3)], [true, false], &[4, 5], Outside::Second)),
         ("X-108", program(&[LooseView(0), Jacrev(2, 3), SavedScaled(4, 2)], [false, false], &[5], Outside::Backward)),
     ]
