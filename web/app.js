@@ -86,7 +86,10 @@ function drawCurve() {
   }
   pen.fillStyle = ink;
   pen.textAlign = "center";
-  const epochs = most / state.perEpoch, every = Math.max(1, Math.ceil(epochs / 10));
+  const epochs = most / state.perEpoch;
+  let every = Math.max(1, Math.ceil(epochs / 10));
+  // On a phone, fewer: "epoch 0" is the widest.
+  while (every < epochs && x(every * state.perEpoch) - x(0) < 50) every++;
   for (let e = 0; e <= epochs; e += every) pen.fillText(e === 0 ? "epoch 0" : e, Math.max(x(e * state.perEpoch), left + 16), height - 6);
   const path = (points, stroke, thick) => {
     pen.strokeStyle = stroke;
