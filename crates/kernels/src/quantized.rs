@@ -65,9 +65,8 @@ fn rows<T: Real>(bits: Bits, weight: View, scale: View, out: ViewMut) {
     // Rows lie one after another, and so do their groups.
     let of = |range: &std::ops::Range<usize>| {
         // SAFETY: rows of `count` rows of row-major memory that was asserted above; ranges of threads do not overlap.
-        let out = unsafe {
-            std::slice::from_raw_parts_mut(out.ptr::<T>().add(range.start * columns), range.len() * columns)
-        };
+        let out =
+            unsafe { std::slice::from_raw_parts_mut(out.ptr::<T>().add(range.start * columns), range.len() * columns) };
         (&scales[range.start * groups..range.end * groups], out)
     };
     match bits {
