@@ -419,12 +419,10 @@ fn matrix_vector<T: Real>(p: Product<T>) {
             &x
         }
     };
-    if p.a.row == 1 && p.m > 1 {
-        return columns(p, x);
-    }
-    match f32s(&p).filter(|p| p.a.col == 1) {
+    match f32s(&p).filter(|p| p.a.col == 1 || p.a.row == 1) {
         // SAFETY: the elements are f32, as those of the product.
         Some(p) => vector::product(p, unsafe { std::slice::from_raw_parts(x.as_ptr().cast(), x.len()) }),
+        None if p.a.row == 1 && p.m > 1 => columns(p, x),
         None => dots(p, x),
     }
 }

@@ -1,28 +1,36 @@
-//! f32 matrix times vector where rows are contiguous: one token of a language model, whose time is that of reading the weights.
+//! f32 matrix times vector: one token of a language model, whose time is that of reading the weights.
 //!
 //! Several rows are read at once, ahead of their use: one row after another leaves half of the memory's bandwidth unused, because a
-//! core waits for the lines of one stream only.
+//! core waits for the lines of one stream only. Where columns are contiguous, the next ones are asked for instead.
 //! Guarantee: a row's sum never depends on which rows are computed together.
 #![allow(unsafe_code)]
 // Registers are indexed by constants on purpose: that is what gets unrolled.
 #![allow(clippy::needless_range_loop)]
 
 use super::{Product, put};
-use crate::sets::{self, LANES, TileKernel, Vector};
+use crate::sets::{self, LANES, TileKernel, Vector, first};
 
 /// Vectors of partial sums of a row.
 const PARTS: usize = 4;
-/// What is read ahead of its use, in elements: 1 kB of each row.
-const AHEAD: usize = 256;
+/// What is read ahead of its use, in elements: 2 kB of each row.
+const AHEAD: usize = 512;
 
-/// `out = beta * term + alpha * a @ x`.
+/// Columns between the one that is used and the one that is asked for.
+const NEXT: usize = 2;
+
+/// `out = beta * term + alpha * a @ x`, where rows or columns of `a` are contiguous.
 ///
 /// # Panics
-/// If the vector does not have an element for each column.
+/// If neither are, or the vector does not have an element for each column.
 pub(super) fn product(p: &Product<f32>, x: &[f32]) {
-    assert!(p.a.col == 1 && x.len() == p.k, "contiguous rows, and a vector of as many elements");
+    assert!((p.a.col == 1 || p.a.row == 1) && x.len() == p.k, "contiguous lines, and a vector of as many elements");
     // SAFETY: the matrices lie inside their views; the vector is as long as a row.
-    unsafe { sets::tiles(Rows { p, x }) }
+    unsafe {
+        match p.a.col == 1 {
+            true => sets::tiles(Rows { p, x }),
+            false => sets::tiles(Columns { p, x }),
+        }
+    }
 }
 
 /// To be run with matrices in bounds.
@@ -107,6 +115,69 @@ impl Rows<'_> {
             }
             // SAFETY: `out` has this row.
             unsafe { put(p, i + r, 0, lanes[0] + tail) }
+        }
+    }
+}
+
+/// To be run with matrices in bounds.
+#[derive(Clone, Copy)]
+struct Columns<'a> {
+    p: &'a Product<f32>,
+    x: &'a [f32],
+}
+
+impl TileKernel for Columns<'_> {
+    type Out = ();
+    #[inline(always)]
+    unsafe fn run<V: Vector, const R: usize, const N: usize>(self) {
+        let mut i = 0;
+        // SAFETY: the caller's promise, and rows that exist.
+        unsafe {
+            while i + R * N * LANES <= self.p.m {
+                self.some::<V, R, N>(i, u16::MAX);
+                i += R * N * LANES;
+            }
+            while i < self.p.m {
+                self.some::<V, 1, 1>(i, first(self.p.m - i));
+                i += LANES;
+            }
+        }
+    }
+}
+
+impl Columns<'_> {
+    /// As many rows as R times N vectors have lanes, from a row on.
+    ///
+    /// # Safety
+    /// Those under the mask exist.
+    #[inline(always)]
+    unsafe fn some<V: Vector, const R: usize, const N: usize>(&self, i: usize, mask: u16) {
+        let Columns { p, x } = *self;
+        let mut sums = [[V::zero(); N]; R];
+        for l in 0..p.k {
+            let v = V::splat(x[l]);
+            for r in 0..R {
+                for h in 0..N {
+                    let at = p.a.at(i + (r * N + h) * LANES, l);
+                    V::prefetch(at.wrapping_add(NEXT * p.a.col));
+                    // SAFETY: inside the column.
+                    let a = unsafe { if mask == u16::MAX { V::load(at) } else { V::load_some(mask, at) } };
+                    sums[r][h] = a.mul_add(v, sums[r][h]);
+                }
+            }
+        }
+        for r in 0..R {
+            for h in 0..N {
+                let mut lanes = [0f32; LANES];
+                // SAFETY: as many lanes as a vector has.
+                unsafe { sums[r][h].store(lanes.as_mut_ptr()) };
+                for l in 0..LANES {
+                    if mask >> l & 1 == 1 {
+                        // SAFETY: `out` has this row.
+                        unsafe { put(p, i + (r * N + h) * LANES + l, 0, lanes[l]) }
+                    }
+                }
+            }
         }
     }
 }
