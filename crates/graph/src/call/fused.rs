@@ -70,7 +70,7 @@ impl Activation {
 }
 
 /// So many elements at a time, where a value would be needed as a whole only for a moment.
-const PART: usize = 1 << 19;
+const PART: usize = 1 << 18;
 
 impl Adapted {
     /// The layer's input and the function, if this call is one that is known and nothing of it is trained.
