@@ -10,9 +10,7 @@ use clap::ValueEnum;
 use firebrand::DType;
 use firebrand::autograd::{SavedHooksGuard, save_compressed};
 use firebrand::graph::passes::{QuantizeOptions, load_adapter, quantize};
-use firebrand::graph::{
-    LoadOptions, ProgramModule, recompute_blocks, recompute_cheap, recompute_wide,
-};
+use firebrand::graph::{LoadOptions, ProgramModule, recompute_blocks, recompute_cheap, recompute_wide};
 use std::path::{Path, PathBuf};
 
 /// What is recomputed in the backward pass.

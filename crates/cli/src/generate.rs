@@ -66,7 +66,10 @@ pub(crate) struct Options {
 fn temperature(text: &str) -> std::result::Result<f64, String> {
     match text.parse::<f64>() {
         Ok(t) if t > 0.0 && t.is_finite() => Ok(t),
-        _ => Err("expected a positive number; without --temperature, --top-k and --top-p the most likely token is taken".into()),
+        _ => {
+            Err("expected a positive number; without --temperature, --top-k and --top-p the most likely token is taken"
+                .into())
+        }
     }
 }
 

@@ -11,7 +11,9 @@ impl Tokenizer {
     /// Reads a `tokenizer.json`.
     pub(crate) fn read(path: &Path) -> Done<Tokenizer> {
         let bytes = read_regular(path)?;
-        let refuse = |e: tokenizers::Error| Refusal::because(format!("{}: not a tokenizer.json: {e}", plain(&path.display().to_string())));
+        let refuse = |e: tokenizers::Error| {
+            Refusal::because(format!("{}: not a tokenizer.json: {e}", plain(&path.display().to_string())))
+        };
         tokenizers::Tokenizer::from_bytes(bytes).map(Tokenizer).map_err(refuse)
     }
 

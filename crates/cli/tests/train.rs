@@ -335,7 +335,11 @@ fn settings_come_from_files() {
         refused(&firebrand(dir.path(), &["train", "--config", "my.toml"]), 3, reason);
     }
     std::fs::write(dir.path().join("my.toml"), "epochs = 0").unwrap();
-    refused(&firebrand(dir.path(), &["train", "--config", "my.toml"]), 3, "my.toml: invalid value '0' for '--epochs <N>'");
+    refused(
+        &firebrand(dir.path(), &["train", "--config", "my.toml"]),
+        3,
+        "my.toml: invalid value '0' for '--epochs <N>'",
+    );
 }
 
 #[test]
@@ -513,7 +517,8 @@ fn wrong_input_is_named() {
     let watch = [&run[..], &["--val-split", "0.2", "--watch", "val_f2"]].concat();
     refused(&firebrand(dir.path(), &watch), 3, "there is no such metric");
     assert!(!dir.path().join("run").exists());
-    let large = done_with_notes(&firebrand(dir.path(), &[&run[..], &["--batch-size", "64", "--accumulate", "2"]].concat()));
+    let large =
+        done_with_notes(&firebrand(dir.path(), &[&run[..], &["--batch-size", "64", "--accumulate", "2"]].concat()));
     assert!(large.contains("--batch-size 64: there are only 50 training samples"), "{large}");
     assert!(large.contains("--accumulate 2: an epoch has only 1 forward pass"), "{large}");
 }

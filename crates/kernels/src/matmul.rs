@@ -1,7 +1,7 @@
 //! Batched matrix products: `out = beta * term + alpha * a @ b`, any strides, every dtype.
 //!
 //! Floats of some size go through the `gemm` crate on blocks of rows or columns that we split over threads; so does
-//! [`packed`], the kernel for `x @ wᵀ` in f32. Vectors and tiny matrices have loops of their own, because the set-up
+//! [`packed`], the kernel for `x @ wᵀ` in f32, and [`vector`], that for one row of it. Vectors and tiny matrices have loops of their own, because the set-up
 //! would cost more than the product. Half types are widened to f32 and rounded once. Integers wrap, bool is or-of-ands.
 //! On ARM, bf16 and bytes have instructions of their own where the machine has them (`pairs`).
 //!
@@ -18,6 +18,7 @@ use std::marker::PhantomData;
 mod packed;
 #[cfg(target_arch = "aarch64")]
 mod pairs;
+mod vector;
 
 /// Multiply-adds that are worth a thread (about two microseconds of vector arithmetic).
 const GRAIN: usize = 1 << 17;
@@ -304,13 +305,14 @@ fn cut<T>(p: &Product<T>) -> Option<(bool, usize)> {
     (len >= 2 * step && step * other > 256 && same_depth).then_some((by_rows, step))
 }
 
+/// The same product, where the numbers are f32.
+fn f32s<T: Real>(p: &Product<T>) -> Option<&Product<f32>> {
+    // SAFETY: f32 is the only type with this dtype.
+    (T::DTYPE == DType::F32).then(|| unsafe { &*std::ptr::from_ref(p).cast() })
+}
+
 /// What multiplies the parts of a product on one thread: chosen for the whole, so that a cut does not change the bits.
 fn choose<T: Real>(p: &Product<T>) -> fn(Product<T>) {
-    /// The same product, where the numbers are f32.
-    fn f32s<T: Real>(p: &Product<T>) -> Option<&Product<f32>> {
-        // SAFETY: f32 is the only type with this dtype.
-        (T::DTYPE == DType::F32).then(|| unsafe { &*std::ptr::from_ref(p).cast() })
-    }
     if f32s(p).is_some_and(packed::takes) {
         return |p| packed::product(f32s(&p).expect("chosen for f32"));
     }
@@ -418,7 +420,12 @@ fn matrix_vector<T: Real>(p: Product<T>) {
             &x
         }
     };
-    if p.a.row == 1 && p.m > 1 { columns(p, x) } else { dots(p, x) }
+    match f32s(&p).filter(|p| p.a.col == 1 || p.a.row == 1) {
+        // SAFETY: the elements are f32, as those of the product.
+        Some(p) => vector::product(p, unsafe { std::slice::from_raw_parts(x.as_ptr().cast(), x.len()) }),
+        None if p.a.row == 1 && p.m > 1 => columns(p, x),
+        None => dots(p, x),
+    }
 }
 
 per_isa! {

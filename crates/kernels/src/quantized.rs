@@ -3,6 +3,7 @@
 //! Eight bits are bytes; of four bits two share a byte, the even column in the lower half, stored with 8 added.
 #![allow(unsafe_code)]
 
+use crate::real::per_isa;
 use crate::{Element, View, ViewMut, parallel};
 
 /// Elements that one thread handles at once.
@@ -56,41 +57,64 @@ fn rows<T: Real>(bits: Bits, weight: View, scale: View, out: ViewMut) {
         weight.sizes() == [count, packed] && (bits == Bits::Eight || columns.is_multiple_of(2)),
         "as many integers as weights"
     );
+    if out.numel() == 0 {
+        return;
+    }
     let scales = scale.as_slice::<T>().expect("row-major scales of the result's type");
-    let group = columns / groups;
-    let write = |range: std::ops::Range<usize>, row: &dyn Fn(usize, &mut [T])| {
-        for r in range {
-            // SAFETY: row `r` of `count` rows of row-major memory that was asserted above; ranges of threads do not overlap.
-            row(r, unsafe { std::slice::from_raw_parts_mut(out.ptr::<T>().add(r * columns), columns) });
-        }
+    let grain = (GRAIN / columns).max(1);
+    // Rows lie one after another, and so do their groups.
+    let of = |range: &std::ops::Range<usize>| {
+        // SAFETY: rows of `count` rows of row-major memory that was asserted above; ranges of threads do not overlap.
+        let out =
+            unsafe { std::slice::from_raw_parts_mut(out.ptr::<T>().add(range.start * columns), range.len() * columns) };
+        (&scales[range.start * groups..range.end * groups], out)
     };
-    let grain = (GRAIN / columns.max(1)).max(1);
     match bits {
         Bits::Eight => {
             let weight = weight.as_slice::<i8>().expect("row-major bytes");
             parallel::split(count, grain, |range| {
-                write(range, &|r, out| {
-                    let (row, scales) = (&weight[r * columns..][..columns], &scales[r * groups..][..groups]);
-                    for ((out, row), &s) in out.chunks_exact_mut(group).zip(row.chunks_exact(group)).zip(scales) {
-                        for (o, &q) in out.iter_mut().zip(row) {
-                            *o = T::of(q) * s;
-                        }
-                    }
-                })
+                let (scales, out) = of(&range);
+                bytes(&weight[range.start * columns..range.end * columns], scales, out);
             });
         }
         Bits::Four => {
             let weight = weight.as_slice::<u8>().expect("row-major bytes");
             parallel::split(count, grain, |range| {
-                write(range, &|r, out| {
-                    let (row, scales) = (&weight[r * packed..][..packed], &scales[r * groups..][..groups]);
-                    for (k, (pair, &byte)) in out.chunks_exact_mut(2).zip(row).enumerate() {
-                        let low = T::of((byte & 15) as i8 - 8) * scales[2 * k / group];
-                        let high = T::of((byte >> 4) as i8 - 8) * scales[(2 * k + 1) / group];
-                        pair.copy_from_slice(&[low, high]);
-                    }
-                })
+                let (scales, out) = of(&range);
+                halves(&weight[range.start * packed..range.end * packed], scales, out);
             });
+        }
+    }
+}
+
+per_isa! {
+    /// Whole groups of integers, each with a scale.
+    fn bytes<T: Real>(integers: &[i8], scales: &[T], out: &mut [T]) {
+        let group = out.len() / scales.len();
+        for ((out, integers), &s) in out.chunks_exact_mut(group).zip(integers.chunks_exact(group)).zip(scales) {
+            for (o, &q) in out.iter_mut().zip(integers) {
+                *o = T::of(q) * s;
+            }
+        }
+    }
+}
+
+per_isa! {
+    /// Whole groups of integers, two in a byte, each with a scale.
+    fn halves<T: Real>(integers: &[u8], scales: &[T], out: &mut [T]) {
+        let group = out.len() / scales.len();
+        if group.is_multiple_of(2) {
+            for ((out, integers), &s) in out.chunks_exact_mut(group).zip(integers.chunks_exact(group / 2)).zip(scales) {
+                for (pair, &byte) in out.as_chunks_mut::<2>().0.iter_mut().zip(integers) {
+                    *pair = [T::of((byte & 15) as i8 - 8) * s, T::of((byte >> 4) as i8 - 8) * s];
+                }
+            }
+            return;
+        }
+        // A byte may belong to two groups.
+        for (k, (pair, &byte)) in out.as_chunks_mut::<2>().0.iter_mut().zip(integers).enumerate() {
+            let low = T::of((byte & 15) as i8 - 8) * scales[2 * k / group];
+            *pair = [low, T::of((byte >> 4) as i8 - 8) * scales[(2 * k + 1) / group]];
         }
     }
 }
@@ -127,5 +151,17 @@ mod tests {
         assert_eq!(run(Bits::Eight, &bytes, DType::I8, 4, &scale), expected);
         let halves = stored(&[9u8 | 6 << 4, 15 | 8 << 4, 1 | 15 << 4, 9 | 7 << 4]);
         assert_eq!(run(Bits::Four, &halves, DType::U8, 2, &scale), expected);
+        // Groups of one: a byte belongs to two of them.
+        let (scale, out) = (stored(&[0.5f32, 2.0]), stored(&[9f32; 2]));
+        let byte = stored(&[9u8 | 6 << 4]);
+        dequantize(
+            Bits::Four,
+            byte.view(DType::U8, 0, &[1, 1], &[1, 1]),
+            scale.view(DType::F32, 0, &[1, 2], &[2, 1]),
+            out.view_mut(DType::F32, 0, &[1, 2], &[2, 1]),
+        );
+        let mut values = [0f32; 2];
+        crate::slices::read_slice(out.view(DType::F32, 0, &[2], &[1]), &mut values);
+        assert_eq!(values, [0.5, -4.0]);
     }
 }

@@ -46,11 +46,18 @@ impl Prepared {
         let frozen = subject::freeze(options, subject.module())?;
         let batch = batch_size(options, &subject, train.len(), shards)?;
         if options.batch_size.is_some() && batch > train.len() {
-            note!("--batch-size {batch}: there are only {} training samples, so an epoch is one batch of these", train.len());
+            note!(
+                "--batch-size {batch}: there are only {} training samples, so an epoch is one batch of these",
+                train.len()
+            );
         }
         let passes = train.len().div_ceil(batch);
         if options.accumulate as usize > passes {
-            note!("--accumulate {}: an epoch has only {}, and a step does not reach beyond it", options.accumulate, if passes == 1 { "1 forward pass".into() } else { format!("{passes} forward passes") });
+            note!(
+                "--accumulate {}: an epoch has only {}, and a step does not reach beyond it",
+                options.accumulate,
+                if passes == 1 { "1 forward pass".into() } else { format!("{passes} forward passes") }
+            );
         }
         let (least, _) = subject.batch_range()?;
         let rest = train.len() % batch;

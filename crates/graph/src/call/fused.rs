@@ -70,7 +70,7 @@ impl Activation {
 }
 
 /// So many elements at a time, where a value would be needed as a whole only for a moment.
-const PART: usize = 1 << 19;
+const PART: usize = 1 << 18;
 
 impl Adapted {
     /// The layer's input and the function, if this call is one that is known and nothing of it is trained.
@@ -139,27 +139,18 @@ impl Adapted {
 
     fn of_rows(&self, rows: &Tensor, a: &Tensor, b: &Tensor) -> Result<(Tensor, Tensor)> {
         let rows = self.activated(rows)?;
+        let y = match (&self.weights, &self.bias) {
+            (Weights::Matrix(m), Some(bias)) => ops::addmm(bias, &rows, m, ONE, ONE)?,
+            (Weights::Matrix(m), None) => ops::mm(&rows, m)?,
+            (Weights::Quantized { integers, scale, bits }, bias) => {
+                ops::_linear_quantized(&rows, integers, scale, bias.as_ref(), *bits)?
+            }
+        };
         let narrow = ops::mm(&rows, &ops::t(a)?)?;
         if self.scaling != 1.0 {
             ops::mul_scalar_(&narrow, self.scaling.into())?;
         }
-        let wide = ops::t(b)?;
-        // The large product comes last: it reads every tile of the result anyway, the small one would have to read it again.
-        let y = match (&self.weights, &self.bias) {
-            (Weights::Matrix(m), bias) => {
-                let y = match bias {
-                    Some(bias) => ops::addmm(bias, &narrow, &wide, ONE, ONE)?,
-                    None => ops::mm(&narrow, &wide)?,
-                };
-                ops::addmm_(&y, &rows, m, ONE, ONE)?;
-                y
-            }
-            (Weights::Quantized { integers, scale, bits }, bias) => {
-                let y = ops::_linear_quantized(&rows, integers, scale, bias.as_ref(), *bits)?;
-                ops::addmm_(&y, &narrow, &wide, ONE, ONE)?;
-                y
-            }
-        };
+        ops::addmm_(&y, &narrow, &ops::t(b)?, ONE, ONE)?;
         Ok((y, narrow))
     }
 
@@ -244,12 +235,12 @@ impl Function for Adapted {
         let kept = self.activation.as_ref().map(|activation| (activation, x));
         let mut grad_x = None;
         if let (true, Some(weights)) = (needs[0], self.rows_of(&weights)?) {
-            let small = ops::mm(&back, &a)?;
+            let product = ops::mm(&grad, &weights)?;
             let mut sum = if fresh {
-                ops::addmm_(&small, &grad, &weights, ONE, ONE)?;
-                small
+                ops::addmm_(&product, &back, &a, ONE, ONE)?;
+                product
             } else {
-                ops::addmm(&small, &grad, &weights, ONE, ONE)?
+                ops::addmm(&product, &back, &a, ONE, ONE)?
             };
             if let Some((activation, x)) = kept {
                 sum = activation.gradient(&sum, &as_rows(&x)?)?;
@@ -306,8 +297,8 @@ impl Adapted {
                 Some(sum) => _ = ops::addmm_(sum, &ops::t(&back)?, &input, ONE, ONE)?,
             }
             drop(input);
-            let product = ops::mm(&back, &a)?;
-            ops::addmm_(&product, &grad, weights, ONE, ONE)?;
+            let product = ops::mm(&grad, weights)?;
+            ops::addmm_(&product, &back, &a, ONE, ONE)?;
             ops::copy_(&part(&into)?, &activation.gradient(&product, &rows)?, false)?;
         }
         drop((rows, into));

@@ -29,8 +29,8 @@ const KC: usize = 256;
 const MC: usize = 192;
 /// Columns packed at once: 512 kB.
 const NC: usize = 512;
-/// Most rows for which a right side with contiguous rows is not packed.
-const FEW: usize = 2 * MR;
+/// Elements of a side that are read where they lie, in rows far apart: from memory that would take twice the time of packing.
+const NEAR: usize = 1 << 20;
 /// Added to the length of a panel, so that panels do not begin in the same set of a cache.
 const PAD: usize = 16;
 
@@ -47,19 +47,20 @@ thread_local! {
 pub(super) fn takes(p: &Product<f32>) -> bool {
     let turned = p.b.row == 1 && p.b.col != 1;
     // The crate computes with whole vectors of rows, and few rows or columns do not pay for packing the other side.
-    let few = p.n < NR && p.n >= 4 || p.m <= FEW && p.n >= NR;
+    let few = p.n < NR && p.n >= 4 || in_place(p) && p.n >= NR;
     let lies = p.out.col == 1 && (p.a.col == 1 || p.a.row == 1) && (p.beta == 0.0 || p.term.col == 1);
     lies && p.k >= 16 && (few && (turned || p.b.col == 1) || turned && p.n >= NR)
 }
 
-/// Whether the whole panels of the right side are read where they lie.
+/// Whether the whole panels of the right side are read where they lie: for one strip of rows, if they are in the cache.
 fn in_place(p: &Product<f32>) -> bool {
-    p.m <= FEW && p.b.col == 1
+    (MR / 2 + 1..=MR).contains(&p.m) && p.b.col == 1 && p.k * p.n <= NEAR
 }
 
 /// `out = beta * term + alpha * a @ b` on this thread; [`takes`] has said yes to it, or to the product it is a part of.
 pub(super) fn product(p: &Product<f32>) {
-    if p.a.row == 1 && p.a.col != 1 && p.n <= FEW && p.m >= NR {
+    let other = p.transposed();
+    if p.a.row == 1 && p.a.col != 1 && in_place(&other) && other.n >= NR {
         return turned(p);
     }
     // Blocks of nearly the same depth: a short rest would cost a pass over `out` of its own.

@@ -151,7 +151,10 @@ impl Samples {
         let transforms = Transforms::new(options.transform.clone()).map_err(Refusal::from)?;
         if path.is_dir() {
             if options.target != TARGET {
-                return Err(named(path, "--target: the labels of images are the names of their directories; leave it out"));
+                return Err(named(
+                    path,
+                    "--target: the labels of images are the names of their directories; leave it out",
+                ));
             }
             #[cfg(feature = "text")]
             if options.text.tokenizer.is_some() {
