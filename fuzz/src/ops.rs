@@ -65,20 +65,7 @@ const FLOATS: &[f64] =
     &[f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 0.0, -0.0, 0.5, -1.0, 1e308, -1e308, 1e-320, 9.3e18, 3.0];
 const SIZES: &[usize] = &[0, 1, 1, 2, 2, 3, 4, 5, 8];
 const HUGE: &[usize] = &[1 << 31, 1 << 32, 1 << 40, 1 << 61, 1 << 62, i64::MAX as usize];
-const DTYPES: &[DType] = &[
-    DType::Bool,
-    DType::U8,
-    DType::I8,
-    DType::I16,
-    DType::I32,
-    DType::I64,
-    DType::F16,
-    DType::BF16,
-    DType::F32,
-    DType::F64,
-    DType::C64,
-    DType::C128,
-];
+const DTYPES: &[DType] = &DType::ALL;
 const WORDS: &[&str] =
     &["", "mean", "sum", "none", "reflect", "constant", "circular", "ij", "nonsense", "reduced", "\u{0}"];
 

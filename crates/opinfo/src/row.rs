@@ -166,21 +166,8 @@ fn float(j: &Json) -> f64 {
 }
 
 fn dtype(j: &Json) -> DType {
-    match j.as_str() {
-        Some("bool") => DType::Bool,
-        Some("u8") => DType::U8,
-        Some("i8") => DType::I8,
-        Some("i16") => DType::I16,
-        Some("i32") => DType::I32,
-        Some("i64") => DType::I64,
-        Some("f16") => DType::F16,
-        Some("bf16") => DType::BF16,
-        Some("f32") => DType::F32,
-        Some("f64") => DType::F64,
-        Some("c64") => DType::C64,
-        Some("c128") => DType::C128,
-        other => panic!("unknown dtype {other:?}"),
-    }
+    let name = j.as_str().expect("the name of a dtype");
+    DType::from_name(name).unwrap_or_else(|| panic!("unknown dtype {name:?}"))
 }
 
 fn pairs(j: &Json) -> Vec<Complex<f64>> {

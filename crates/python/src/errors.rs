@@ -89,21 +89,7 @@ fn operation(node: &str) -> &str {
 
 /// `FloatTensor`: how PyTorch's messages call a tensor of this dtype.
 fn tensor_name(dtype: DType) -> String {
-    let word = match dtype {
-        DType::Bool => "Bool",
-        DType::U8 => "Byte",
-        DType::I8 => "Char",
-        DType::I16 => "Short",
-        DType::I32 => "Int",
-        DType::I64 => "Long",
-        DType::F16 => "Half",
-        DType::BF16 => "BFloat16",
-        DType::F32 => "Float",
-        DType::F64 => "Double",
-        DType::C64 => "ComplexFloat",
-        DType::C128 => "ComplexDouble",
-    };
-    format!("firebrand.{word}Tensor")
+    format!("firebrand.{}Tensor", dtype.class())
 }
 
 /// PyTorch's text for a kind, where programs are known to look for it; others keep their own.

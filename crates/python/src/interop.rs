@@ -24,21 +24,18 @@ use std::ffi::{CStr, c_void};
 #[pyclass(frozen)]
 struct ArrayView(Tensor);
 
-fn typestr(d: DType) -> Option<&'static str> {
-    Some(match d {
-        DType::Bool => "|b1",
-        DType::U8 => "|u1",
-        DType::I8 => "|i1",
-        DType::I16 => "<i2",
-        DType::I32 => "<i4",
-        DType::I64 => "<i8",
-        DType::F16 => "<f2",
+/// None for what numpy does not have.
+fn typestr(d: DType) -> Option<String> {
+    let kind = match d {
         DType::BF16 => return None,
-        DType::F32 => "<f4",
-        DType::F64 => "<f8",
-        DType::C64 => "<c8",
-        DType::C128 => "<c16",
-    })
+        DType::Bool => 'b',
+        DType::U8 => 'u',
+        d if d.is_integer() => 'i',
+        d if d.is_complex() => 'c',
+        _ => 'f',
+    };
+    let order = if d.size() == 1 { '|' } else { '<' };
+    Some(format!("{order}{kind}{}", d.size()))
 }
 
 #[pymethods]
@@ -120,7 +117,7 @@ unsafe fn borrowed(
 pub(crate) fn from_array(array: &Bound<'_, PyAny>) -> PyResult<Tensor> {
     let described = array.getattr("__array_interface__")?;
     let text: String = described.get_item("typestr")?.extract()?;
-    let dtype = DType::ALL.into_iter().find(|&d| typestr(d) == Some(text.as_str()));
+    let dtype = DType::ALL.into_iter().find(|&d| typestr(d).as_deref() == Some(text.as_str()));
     let dtype = dtype.ok_or_else(|| {
         PyTypeError::new_err(format!(
             "can't convert an array of type {text}. The only supported types are: float64, float32, float16, complex64, \

@@ -552,7 +552,7 @@ fn form(target: &Tensor, classes: usize) -> Done<(Form, Option<String>)> {
     let rows = target.shape().len() > 1 && target.shape().last() == Some(&classes) && classes > 1;
     let recognized = format!("labels are one-hot rows of {classes} classes; converted to class indices");
     match target.dtype() {
-        DType::I64 | DType::I32 | DType::I16 | DType::I8 | DType::U8 | DType::Bool => {
+        found if found.is_integer() || found == DType::Bool => {
             if rows && is_one_hot(target)? {
                 return Ok((Form::OneHot, Some(recognized)));
             }

@@ -54,8 +54,8 @@ impl InputSpec {
         if found == expected {
             return Ok(found);
         }
-        let integers = |d: DType| matches!(d, DType::I64 | DType::I32 | DType::I16 | DType::I8 | DType::U8);
-        if (found.is_floating_point() && expected.is_floating_point()) || (integers(found) && integers(expected)) {
+        if (found.is_floating_point() && expected.is_floating_point()) || (found.is_integer() && expected.is_integer())
+        {
             notes.push(format!("input `{name}`: {found} is converted to {expected}"));
             return Ok(expected);
         }

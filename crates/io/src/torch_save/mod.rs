@@ -149,21 +149,8 @@ struct Tensors<'a> {
 }
 
 fn storage_dtype(global: &str) -> Option<DType> {
-    Some(match global.strip_prefix("torch.")?.strip_suffix("Storage")? {
-        "Float" => DType::F32,
-        "Double" => DType::F64,
-        "ComplexFloat" => DType::C64,
-        "ComplexDouble" => DType::C128,
-        "Half" => DType::F16,
-        "BFloat16" => DType::BF16,
-        "Long" => DType::I64,
-        "Int" => DType::I32,
-        "Short" => DType::I16,
-        "Char" => DType::I8,
-        "Byte" => DType::U8,
-        "Bool" => DType::Bool,
-        _ => return None,
-    })
+    let class = global.strip_prefix("torch.")?.strip_suffix("Storage")?;
+    DType::ALL.into_iter().find(|d| d.class() == class)
 }
 
 const REBUILD_TENSOR: &str = "torch._utils._rebuild_tensor_v2";

@@ -3,7 +3,7 @@
 //! Tensors that share memory share it in the file. What is written is plain data that `torch.load(weights_only=True)` takes.
 
 use super::super::{ArchiveWriter, Error, Output, Result, elements};
-use firebrand_core::{DType, Tensor};
+use firebrand_core::Tensor;
 use std::io::Write;
 use std::path::Path;
 
@@ -62,24 +62,6 @@ fn write_to<'a>(
     Ok(())
 }
 
-/// PyTorch's name of a storage.
-fn storage_class(dtype: DType) -> &'static str {
-    match dtype {
-        DType::F32 => "FloatStorage",
-        DType::F64 => "DoubleStorage",
-        DType::C64 => "ComplexFloatStorage",
-        DType::C128 => "ComplexDoubleStorage",
-        DType::F16 => "HalfStorage",
-        DType::BF16 => "BFloat16Storage",
-        DType::I64 => "LongStorage",
-        DType::I32 => "IntStorage",
-        DType::I16 => "ShortStorage",
-        DType::I8 => "CharStorage",
-        DType::U8 => "ByteStorage",
-        DType::Bool => "BoolStorage",
-    }
-}
-
 /// A pickle of protocol 2 under construction: one dictionary.
 struct Pickle(Vec<u8>);
 
@@ -126,7 +108,7 @@ impl Pickle {
         self.global("torch._utils", "_rebuild_tensor_v2");
         self.0.extend(b"((");
         self.text("storage");
-        self.global("torch", storage_class(tensor.dtype()));
+        self.global("torch", &format!("{}Storage", tensor.dtype().class()));
         self.text(&key.to_string());
         self.text("cpu");
         self.int(tensor.numel());

@@ -139,15 +139,12 @@ impl Generator {
         let (wide, count) = match out.dtype() {
             DType::Bool => (false, 2),
             DType::U8 => (false, 1 << 8),
-            DType::I8 => (false, 1 << 7),
-            DType::I16 => (false, 1 << 15),
-            DType::I32 => (false, 1 << 31),
-            DType::I64 => (true, 1 << 63),
             DType::F16 => (false, (1 << 11) + 1),
             DType::BF16 => (false, (1 << 8) + 1),
             DType::F32 => (false, (1 << 24) + 1),
             DType::F64 => (true, (1 << 53) + 1),
             DType::C64 | DType::C128 => unreachable!("whole numbers are drawn for real dtypes"),
+            signed => (signed.size() == 8, 1 << (8 * signed.size() - 1)),
         };
         fill_ints(out, || {
             let v = if wide { self.random64() } else { u64::from(self.random()) };

@@ -266,7 +266,7 @@ pub(crate) fn ldl_factor_ex(
 
 /// `linalg_ldl_solve`.
 pub(crate) fn ldl_solve(op: &'static str, ld: &Tensor, pivots: &Tensor, b: &Tensor, _hermitian: bool) -> Result<Spec> {
-    if !matches!(pivots.dtype(), DType::U8 | DType::I8 | DType::I16 | DType::I32 | DType::I64) {
+    if !pivots.dtype().is_integer() {
         return Err(Error::argument(op, format!("expected pivots that are integers, found {}", pivots.dtype())));
     }
     factored(op, ld, pivots, b, true)

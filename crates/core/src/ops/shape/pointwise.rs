@@ -533,7 +533,7 @@ pub(crate) fn addcdiv(op: &'static str, t: &Tensor, a: &Tensor, b: &Tensor, _val
 pub(crate) fn whole_numbers<'a>(op: &'static str, a: &'a Tensor, b: &Tensor) -> Result<Shape<'a>> {
     let shape = binary(op, a, b)?;
     match shape.dtype {
-        DType::U8 | DType::I8 | DType::I16 | DType::I32 | DType::I64 => Ok(shape),
+        found if found.is_integer() => Ok(shape),
         found => Err(ErrorKind::DTypeUnsupported { op, found, expected: "integers" }.into()),
     }
 }
