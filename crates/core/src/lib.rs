@@ -64,6 +64,7 @@ pub use indexing::{Ellipsis, Index, IntoIndex, NewAxis};
 pub use indexmap::IndexMap;
 pub use layout::Layout;
 pub use number::Number;
+pub use print::PrintOptions;
 pub use scalar::Scalar;
 pub use storage::Fork;
 pub use sym::{IntoSizes, SymInt};

@@ -5,14 +5,32 @@ use crate::layout::Layout;
 use crate::{Complex, DType, Device, Tensor};
 use std::fmt::{Debug, Display, Formatter, Result};
 
-const PRECISION: usize = 4;
-const THRESHOLD: usize = 1000;
-const EDGE: usize = 3;
-const LINE: usize = 80;
 const PREFIX: &str = "tensor(";
+
+/// How tensors are printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PrintOptions {
+    /// Digits after the point.
+    pub precision: usize,
+    /// Tensors of more elements are summarized.
+    pub threshold: usize,
+    /// How many elements are shown at each end of a summarized dimension.
+    pub edge_items: usize,
+    /// The length of a line.
+    pub line_width: usize,
+    /// Whether numbers are in scientific notation; what fits them if it is not said.
+    pub scientific: Option<bool>,
+}
+
+impl Default for PrintOptions {
+    fn default() -> PrintOptions {
+        PrintOptions { precision: 4, threshold: 1000, edge_items: 3, line_width: 80, scientific: None }
+    }
+}
 
 /// One format for all elements, chosen from those that are shown.
 struct Format {
+    precision: usize,
     float: bool,
     integral: bool,
     scientific: bool,
@@ -20,8 +38,8 @@ struct Format {
 }
 
 /// Scientific notation with at least two exponent digits.
-fn scientific(v: f64) -> String {
-    let s = format!("{v:.PRECISION$e}");
+fn scientific(v: f64, precision: usize) -> String {
+    let s = format!("{v:.precision$e}");
     match s.split_once('e') {
         Some((m, e)) => {
             let (sign, digits) = e.strip_prefix('-').map_or(('+', e), |d| ('-', d));
@@ -32,8 +50,9 @@ fn scientific(v: f64) -> String {
 }
 
 impl Format {
-    fn new(values: &[f64], dtype: DType) -> Format {
-        let mut f = Format { float: dtype.is_floating_point(), integral: true, scientific: false, width: 1 };
+    fn new(values: &[f64], dtype: DType, options: &PrintOptions) -> Format {
+        let (precision, float) = (options.precision, dtype.is_floating_point());
+        let mut f = Format { precision, float, integral: true, scientific: false, width: 1 };
         if !f.float {
             f.width = values.iter().map(|v| f.plain(*v, dtype).len()).max().unwrap_or(1);
             return f;
@@ -44,7 +63,8 @@ impl Format {
         }
         let (lo, hi) = finite.iter().fold((f64::MAX, 0f64), |(lo, hi), v| (lo.min(v.abs()), hi.max(v.abs())));
         f.integral = values.iter().filter(|v| v.is_finite()).all(|v| v.fract() == 0.0);
-        f.scientific = hi / lo > 1000.0 || hi > 1e8 || (!f.integral && lo < 1e-4);
+        let fitting = hi / lo > 1000.0 || hi > 1e8 || (!f.integral && lo < 1e-4);
+        f.scientific = options.scientific.unwrap_or(fitting);
         f.width = finite.iter().map(|v| f.number(*v).len()).max().unwrap_or(1);
         f
     }
@@ -62,11 +82,11 @@ impl Format {
         } else if v.is_infinite() {
             if v > 0.0 { "inf" } else { "-inf" }.to_string()
         } else if self.scientific {
-            scientific(v)
+            scientific(v, self.precision)
         } else if self.integral {
             format!("{v:.0}.")
         } else {
-            format!("{v:.PRECISION$}")
+            format!("{v:.precision$}", precision = self.precision)
         }
     }
 
@@ -76,12 +96,13 @@ impl Format {
     }
 }
 
-/// The indices shown along a dimension; None marks the gap.
-fn shown(n: usize, summarise: bool) -> Vec<Option<usize>> {
-    if summarise && n > 2 * EDGE {
-        (0..EDGE).map(Some).chain([None]).chain((n - EDGE..n).map(Some)).collect()
-    } else {
-        (0..n).map(Some).collect()
+/// The indices shown along a dimension; None marks the gap. `edge` is how many are shown at each end, if not all are.
+fn shown(n: usize, edge: Option<usize>) -> Vec<Option<usize>> {
+    match edge {
+        Some(edge) if n > edge.saturating_mul(2) => {
+            (0..edge).map(Some).chain([None]).chain((n - edge..n).map(Some)).collect()
+        }
+        _ => (0..n).map(Some).collect(),
     }
 }
 
@@ -98,7 +119,9 @@ struct Printer<'a> {
     real: Column,
     /// Imaginary parts of complex numbers.
     imag: Option<Column>,
-    summarise: bool,
+    /// How many elements are shown at each end, if not all are.
+    edge: Option<usize>,
+    line: usize,
 }
 
 impl Printer<'_> {
@@ -119,9 +142,9 @@ impl Printer<'_> {
         let sizes = self.layout.sizes();
         let Some(&n) = sizes.get(dim) else { return self.cell(at) };
         let step: usize = sizes[dim + 1..].iter().product();
-        let cells = shown(n, self.summarise);
+        let cells = shown(n, self.edge);
         if dim + 1 == sizes.len() {
-            let per_line = ((LINE - indent.min(LINE)) / (self.width() + 2)).max(1);
+            let per_line = (self.line.saturating_sub(indent) / (self.width() + 2)).max(1);
             let cells: Vec<String> =
                 cells.iter().map(|k| k.map_or(" ...".to_string(), |k| self.cell(at + k * step))).collect();
             let lines: Vec<String> = cells.chunks(per_line).map(|c| c.join(", ")).collect();
@@ -137,19 +160,19 @@ impl Printer<'_> {
 }
 
 /// The values that are shown, for choosing the format.
-fn visible(sizes: &[usize], values: &[f64], summarise: bool) -> Vec<f64> {
-    if !summarise {
+fn visible(sizes: &[usize], values: &[f64], edge: Option<usize>) -> Vec<f64> {
+    if edge.is_none() {
         return values.to_vec();
     }
     let mut positions = vec![0];
     for &n in sizes {
-        let keep = shown(n, true);
+        let keep = shown(n, edge);
         positions = positions.iter().flat_map(|p| keep.iter().flatten().map(move |k| p * n + k)).collect();
     }
     positions.iter().map(|&p| values[p]).collect()
 }
 
-fn describe(t: &Tensor) -> String {
+fn describe(t: &Tensor, options: &PrintOptions) -> String {
     let mut suffixes = Vec::new();
     let dtype = t.dtype();
     let size = || {
@@ -161,7 +184,10 @@ fn describe(t: &Tensor) -> String {
     let body = if let Some((indices, values)) = crate::tensor::sparse::parts(t) {
         let gap = format!(",\n{}", " ".repeat(PREFIX.len()));
         let nested = |name: &str, t: &Tensor| {
-            format!("{name}={}", describe(t).replace('\n', &format!("\n{}", " ".repeat(PREFIX.len() + name.len() + 1))))
+            format!(
+                "{name}={}",
+                describe(t, options).replace('\n', &format!("\n{}", " ".repeat(PREFIX.len() + name.len() + 1)))
+            )
         };
         suffixes.push(format!("nnz={}", t.nnz()));
         suffixes.push("layout=sparse_coo".to_string());
@@ -176,16 +202,17 @@ fn describe(t: &Tensor) -> String {
         }
         "[]".to_string()
     } else {
-        let summarise = t.numel() > THRESHOLD;
+        let edge = (t.numel() > options.threshold).then_some(options.edge_items);
         let layout = t.layout().to_contiguous();
         let part = dtype.to_real();
         let column = |values: Vec<f64>| {
-            let format = Format::new(&visible(t.shape(), &values, summarise), part);
+            let format = Format::new(&visible(t.shape(), &values, edge), part, options);
             Column { values, format }
         };
         let imag = dtype.is_complex().then(|| t.to_vec::<Complex<f64>>().iter().map(|z| z.im).collect());
         let (real, imag) = (column(t.to_vec()), imag.map(column));
-        Printer { layout: &layout, dtype: part, real, imag, summarise }.text(0, 0, PREFIX.len())
+        let line = options.line_width;
+        Printer { layout: &layout, dtype: part, real, imag, edge, line }.text(0, 0, PREFIX.len())
     };
     if if t.numel() == 0 { dtype != crate::dtype::default_dtype() } else { !common } {
         suffixes.push(format!("dtype={dtype}"));
@@ -205,7 +232,7 @@ fn describe(t: &Tensor) -> String {
     let mut out = format!("{PREFIX}{body}");
     let mut line = out.len() - out.rfind('\n').map_or(0, |p| p + 1);
     for s in suffixes {
-        if line + s.len() + 2 > LINE {
+        if line + s.len() + 2 > options.line_width {
             out += &format!(",\n{}{s}", " ".repeat(PREFIX.len()));
             line = PREFIX.len() + s.len();
         } else {
@@ -216,17 +243,34 @@ fn describe(t: &Tensor) -> String {
     out + ")"
 }
 
-impl Display for Tensor {
+/// A tensor and how to print it.
+struct Printed<'a>(&'a Tensor, PrintOptions);
+
+impl Display for Printed<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> Result {
+        let Printed(t, options) = self;
         match capture::tracer() {
             Some(tracer) => {
                 // Under capture the numbers to show are somewhere else.
-                let real = tracer.materialize(self, Read::Data, std::panic::Location::caller());
+                let real = tracer.materialize(t, Read::Data, std::panic::Location::caller());
                 let real = real.map_err(|_| std::fmt::Error)?;
-                f.write_str(&capture::suspended(|| describe(&real)))
+                f.write_str(&capture::suspended(|| describe(&real, options)))
             }
-            None => f.write_str(&describe(&capture::real(self))),
+            None => f.write_str(&describe(&capture::real(t), options)),
         }
+    }
+}
+
+impl Tensor {
+    /// The tensor for `format!` with other options than the default ones.
+    pub fn display_with(&self, options: PrintOptions) -> impl Display + '_ {
+        Printed(self, options)
+    }
+}
+
+impl Display for Tensor {
+    fn fmt(&self, f: &mut Formatter<'_>) -> Result {
+        Printed(self, PrintOptions::default()).fmt(f)
     }
 }
 
@@ -257,6 +301,11 @@ mod tests {
         let z = |re: f32, im: f32| Complex::new(re, im);
         assert_eq!(show(Tensor::new(&[z(1.0, 2.0), z(-3.0, -4.0)])), "tensor([ 1.+2.j, -3.-4.j])");
         assert_eq!(show(Tensor::new(&[Complex::new(1.5f64, 2.0)])), "tensor([1.5000+2.j], dtype=complex128)");
+        let options = PrintOptions { precision: 2, scientific: Some(false), ..PrintOptions::default() };
+        let few = Tensor::new(&[1.23456f32, 1e-9]).display_with(options).to_string();
+        assert_eq!(few, "tensor([1.23, 0.00])");
+        let options = PrintOptions { threshold: 3, edge_items: 1, ..PrintOptions::default() };
+        assert_eq!(Tensor::new(&[1i64, 2, 3, 4]).display_with(options).to_string(), "tensor([1,  ..., 4])");
         let long: Vec<f32> = (0..2000).map(|v| v as f32).collect();
         assert_eq!(
             show(Tensor::new(&long)),

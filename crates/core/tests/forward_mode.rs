@@ -42,6 +42,29 @@ fn tangents_live_as_long_as_their_level() {
     assert_eq!(tangent(&o), None);
 }
 
+/// F-36
+#[test]
+fn a_primal_has_no_tangent() {
+    dual_level(|| {
+        let x = dual(&[1.0, 2.0], &[3.0, 4.0]);
+        let (primal, _) = unpack_dual(&x).unwrap();
+        let results = [
+            primal.clone(),
+            primal.mul(2.0),
+            primal.select(0, 1),
+            primal.unsqueeze(0),
+            unpack_dual(&primal).unwrap().0,
+        ];
+        for (k, t) in results.iter().enumerate() {
+            assert_eq!(tangent(t), None, "F-36 result {k}");
+        }
+        // What is written there has its own; that of the dual tensor stays.
+        primal.mul_(&dual(&[1.0, 1.0], &[5.0, 6.0]));
+        assert_eq!((tangent(&primal), tangent(&x)), (Some(vec![5.0, 12.0]), Some(vec![3.0, 4.0])), "F-36 written");
+    })
+    .unwrap();
+}
+
 /// F-13
 #[test]
 fn levels() {

@@ -38,9 +38,9 @@ pub use firebrand_core::opaque_debug;
 pub use firebrand_core::{
     Class, Complex, DType, Device, Dim, Element, Ellipsis, Error, ErrorKind, Index, IndexMap, IntoDims,
     IntoOptionalDims, IntoOptionalScalar, IntoSizes, Ints, JvpRule, Layout, Literal, MemoryStats, NewAxis, Operand,
-    Result, Scalar, Spec, SymInt, Tensor, TensorOptions, WeakTensor, autograd, backends, bf16, collect_warnings,
-    dispatch, dtype, empty_cache, f16, func, functional, indexing, layout, library, memory_stats, module, num_threads,
-    ops, profiler, races, random, reset_peak_memory, roofline, set_num_threads, state, sym,
+    PrintOptions, Result, Scalar, Spec, SymInt, Tensor, TensorOptions, WeakTensor, autograd, backends, bf16,
+    collect_warnings, dispatch, dtype, empty_cache, f16, func, functional, indexing, layout, library, memory_stats,
+    module, num_threads, ops, profiler, races, random, reset_peak_memory, roofline, set_num_threads, state, sym,
 };
 
 #[cfg(feature = "compile")]

@@ -41,5 +41,5 @@ pub use npz::{read_npz, read_npz_rows, stage_npz, write_npz};
 pub use rows::Rows;
 pub use safetensors::{read_safetensors, read_safetensors_with, stage_safetensors, write_safetensors};
 pub use spill::{SpillFile, save_on_disk};
-pub use torch_save::{read_torch_save, stage_torch_save, write_torch_save};
+pub use torch_save::{read_torch_save, stage_torch_save, torch_object_to_bytes, write_torch_object, write_torch_save};
 pub use weights::read_weights;

@@ -196,6 +196,22 @@ fn bombs_are_refused() {
 }
 
 #[test]
+fn plain_data_is_read_as_it_was_written() {
+    let object = read_torch_save(golden("archives/containers.pt")).unwrap();
+    let bytes = torch_save::torch_object_to_bytes(&object).unwrap();
+    let again = torch_save::from_bytes(bytes).unwrap();
+    assert_eq!(format!("{again:?}"), format!("{object:?}"));
+    let numbers = [i64::MIN, -1, 0, i64::from(i32::MAX) + 1, i64::MAX].map(Object::Int).to_vec();
+    let empty =
+        vec![Object::Tuple(vec![]), Object::List(vec![]), Object::Dict(vec![]), Object::Float(f64::NEG_INFINITY)];
+    let object = Object::List([numbers, empty].concat());
+    let again = torch_save::from_bytes(torch_save::torch_object_to_bytes(&object).unwrap()).unwrap();
+    assert_eq!(format!("{again:?}"), format!("{object:?}"));
+    let deep = (0..200).fold(Object::None, |inner, _| Object::List(vec![inner]));
+    assert!(torch_save::torch_object_to_bytes(&deep).is_err());
+}
+
+#[test]
 fn what_torch_save_wrote_is_read() {
     let object = read_torch_save(golden("archives/containers.pt")).unwrap();
     let Object::Dict(items) = object else { panic!("a dictionary") };

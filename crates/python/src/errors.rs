@@ -16,6 +16,12 @@ create_exception!(
 );
 create_exception!(firebrand, GradcheckError, PyRuntimeError, "Numerical and analytical gradients differ.");
 
+create_exception!(
+    firebrand,
+    LinAlgError,
+    PyRuntimeError,
+    "A decomposition failed: a singular matrix, or one that is not positive-definite."
+);
 create_exception!(firebrand, CheckpointError, PyRuntimeError, "The rerun of a checkpoint differs from its first run.");
 
 /// A result of core as a result of Python.
@@ -58,7 +64,17 @@ pub(crate) fn exception_of(e: &Error) -> PyErr {
         ErrorKind::Gradcheck { .. } => GradcheckError::new_err(text),
         // Arguments of vmap itself are looked at in Python; what is left are ops that it cannot map.
         ErrorKind::Vmap { .. } if !text.contains("out_dim is None") => PyRuntimeError::new_err(text),
-        ErrorKind::IndexOutOfRange { op: "embedding_bag", .. } => PyRuntimeError::new_err(text),
+        ErrorKind::IndexOutOfRange { op, .. } if *op == "embedding_bag" || is_gather_or_scatter(op) => {
+            PyRuntimeError::new_err(text)
+        }
+        ErrorKind::Linalg { .. } => LinAlgError::new_err(text),
+        ErrorKind::DTypeUnsupported { .. } => PyNotImplementedError::new_err(text),
+        ErrorKind::Argument { op: "index", message } if message.starts_with("the mask has") => {
+            PyIndexError::new_err(text)
+        }
+        ErrorKind::Argument { op: "cat", message } if message.contains("list of tensors is empty") => {
+            PyValueError::new_err(text)
+        }
         kind => match kind.class() {
             Class::Runtime => PyRuntimeError::new_err(text),
             Class::Value => PyValueError::new_err(text),
@@ -70,6 +86,11 @@ pub(crate) fn exception_of(e: &Error) -> PyErr {
     }
 }
 
+/// Ops whose index out of range is a RuntimeError in PyTorch; that of others is an IndexError.
+fn is_gather_or_scatter(op: &str) -> bool {
+    op.starts_with("gather") || op.starts_with("scatter") || op.starts_with("index_add")
+}
+
 /// The errors of the crates above core, which have one class.
 #[cold]
 pub(crate) fn runtime(e: impl std::fmt::Display) -> PyErr {
@@ -79,6 +100,10 @@ pub(crate) fn runtime(e: impl std::fmt::Display) -> PyErr {
 fn size(shape: &[usize]) -> String {
     let sizes: Vec<String> = shape.iter().map(usize::to_string).collect();
     format!("firebrand.Size([{}])", sizes.join(", "))
+}
+
+fn hook_name(name: &Option<String>) -> String {
+    name.as_ref().map_or_else(|| "hook".to_string(), |name| format!("hook '{name}'"))
 }
 
 /// `Mul`, of the node `MulBackward0`.
@@ -130,8 +155,15 @@ fn text(kind: &ErrorKind) -> Option<String> {
         ),
         InputNoGrad { .. } => "One of the differentiated Tensors does not require grad".into(),
         HookCount { hook, expected, found } => {
-            let name = hook.as_deref().unwrap_or_default();
-            format!("hook '{name}' has returned an incorrect number of values (got {found}, but expected {expected})")
+            let hook = hook_name(hook);
+            format!("{hook} has returned an incorrect number of values (got {found}, but expected {expected})")
+        }
+        HookShape { hook, expected, found } => {
+            format!("{} has changed the size of value (was {expected:?} got {found:?})", hook_name(hook))
+        }
+        HookDtype { hook, expected, found } => {
+            let (before, after) = (tensor_name(*expected), tensor_name(*found));
+            format!("{} has changed the type of value (was {before} got {after})", hook_name(hook))
         }
         HookNoGrad => "cannot register a hook on a tensor that doesn't require gradient".into(),
         PostAccNonLeaf => "post accumulate grad hooks cannot be registered on non-leaf tensors".into(),

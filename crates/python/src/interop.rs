@@ -113,12 +113,24 @@ unsafe fn borrowed(
     Tensor::try_from_storage(&storage, dtype, layout).raise()
 }
 
+fn dtype_of_typestr(text: &str) -> Option<DType> {
+    DType::ALL.into_iter().find(|&d| typestr(d).as_deref() == Some(text))
+}
+
+/// The dtype of a number of numpy's: it has one, where Python's numbers have none.
+pub(crate) fn dtype_of_number(number: &Bound<'_, PyAny>) -> PyResult<Option<DType>> {
+    if !number.hasattr("__array_interface__")? {
+        return Ok(None);
+    }
+    let text: String = number.getattr("dtype")?.getattr("str")?.extract()?;
+    Ok(dtype_of_typestr(&text))
+}
+
 /// A tensor over the memory of an array.
 pub(crate) fn from_array(array: &Bound<'_, PyAny>) -> PyResult<Tensor> {
     let described = array.getattr("__array_interface__")?;
     let text: String = described.get_item("typestr")?.extract()?;
-    let dtype = DType::ALL.into_iter().find(|&d| typestr(d).as_deref() == Some(text.as_str()));
-    let dtype = dtype.ok_or_else(|| {
+    let dtype = dtype_of_typestr(&text).ok_or_else(|| {
         PyTypeError::new_err(format!(
             "can't convert an array of type {text}. The only supported types are: float64, float32, float16, complex64, \
              complex128, int64, int32, int16, int8, uint8, and bool."

@@ -25,6 +25,7 @@ mod node;
 mod ops;
 #[path = "generated/overloads.rs"]
 mod overloads;
+mod plain;
 mod program;
 mod random;
 mod sparse;
@@ -59,6 +60,7 @@ fn _firebrand(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<program::Runner>()?;
     m.add("StopRecomputation", py.get_type::<errors::StopRecomputation>())?;
     m.add("CheckpointError", py.get_type::<errors::CheckpointError>())?;
+    m.add("LinAlgError", py.get_type::<errors::LinAlgError>())?;
     m.add("GradcheckError", py.get_type::<errors::GradcheckError>())?;
     convert::add(m)?;
     ops::add(m)?;
@@ -70,6 +72,7 @@ fn _firebrand(m: &Bound<'_, PyModule>) -> PyResult<()> {
     sparse::add(m)?;
     func::add(m)?;
     function::add(m)?;
+    plain::add(m)?;
     program::add(m)?;
     compile::add(m)?;
     m.add("__version__", env!("CARGO_PKG_VERSION"))

@@ -105,7 +105,8 @@ pub(crate) fn tensor_from(data: &Bound<'_, PyAny>, dtype: Option<DType>) -> PyRe
     }
     let mut numbers = Numbers::default();
     numbers.read(data, 0)?;
-    let dtype = dtype.unwrap_or_else(|| numbers.dtype());
+    let own = if dtype.is_none() && numbers.sizes.is_empty() { interop::dtype_of_number(data)? } else { None };
+    let dtype = dtype.or(own).unwrap_or_else(|| numbers.dtype());
     py.detach(|| numbers.tensor(dtype)).raise()
 }
 

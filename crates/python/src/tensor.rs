@@ -10,10 +10,11 @@ use crate::errors::Raise;
 use crate::held::Hooks;
 use crate::identity;
 use crate::index;
+use crate::interop;
 use crate::node;
 use crate::table;
 use firebrand::dispatch::{Op, Value};
-use firebrand::{DType, ErrorKind, Scalar, Tensor};
+use firebrand::{DType, ErrorKind, PrintOptions, Scalar, Tensor};
 use pyo3::exceptions::{PyIndexError, PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -60,23 +61,30 @@ impl Drop for PyTensor {
 type Any<'py> = Bound<'py, PyAny>;
 type This<'py> = Bound<'py, PyTensor>;
 
+/// An operand that ops take: tensors and numbers as they are, arrays as tensors over their memory.
+fn operand_of<'py>(other: &Any<'py>) -> PyResult<Option<Any<'py>>> {
+    if tensor_of(other).is_some() || scalar_of(other)?.is_some() {
+        return Ok(Some(other.clone()));
+    }
+    if !other.hasattr("__array_interface__")? {
+        return Ok(None);
+    }
+    Ok(Some(identity::wrap(other.py(), interop::from_array(other)?)?.into_any()))
+}
+
 /// An operator with another operand: the op of this name, or `NotImplemented` for what no op takes.
 fn operator<'py>(name: &str, this: &This<'py>, other: &Any<'py>) -> PyResult<Any<'py>> {
     let py = this.py();
-    if tensor_of(other).is_none() && scalar_of(other)?.is_none() {
-        return Ok(py.NotImplemented().into_bound(py));
-    }
-    let args = std::slice::from_ref(other);
+    let Some(other) = operand_of(other)? else { return Ok(py.NotImplemented().into_bound(py)) };
+    let args = std::slice::from_ref(&other);
     bind::call(py, table::known(name), &Call { this: Some(this.as_any()), args, kwargs: None })
 }
 
 /// An operator with its operands swapped, both arguments of the function.
 fn swapped<'py>(name: &str, this: &This<'py>, other: &Any<'py>) -> PyResult<Any<'py>> {
     let py = this.py();
-    if tensor_of(other).is_none() && scalar_of(other)?.is_none() {
-        return Ok(py.NotImplemented().into_bound(py));
-    }
-    let args = [other.clone(), this.as_any().clone()];
+    let Some(other) = operand_of(other)? else { return Ok(py.NotImplemented().into_bound(py)) };
+    let args = [other, this.as_any().clone()];
     bind::call(py, table::known(name), &Call { this: None, args: &args, kwargs: None })
 }
 
@@ -103,7 +111,9 @@ fn operand(object: &Any<'_>) -> PyResult<Option<Tensor>> {
 /// An op of two tensors with a number on the left.
 fn from_number<'py>(op: Op, this: &This<'py>, other: &Any<'py>) -> PyResult<Any<'py>> {
     let py = this.py();
-    let Some(left) = operand(other)? else { return Ok(py.NotImplemented().into_bound(py)) };
+    let other = operand_of(other)?;
+    let left = other.as_ref().map(operand).transpose()?.flatten();
+    let Some(left) = left else { return Ok(py.NotImplemented().into_bound(py)) };
     let values = [Value::Tensor(left), Value::Tensor(this.get().tensor.clone())];
     convert::object(py, bind::run_values(py, op, &values)?)
 }
@@ -359,21 +369,24 @@ impl PyTensor {
     }
 
     /// The text of its values, without what Python adds.
-    fn _text(&self, py: Python<'_>) -> PyResult<String> {
+    /// The tensor as text; `options` are digits, threshold, elements at the ends, length of a line, and whether scientific.
+    fn _text(&self, py: Python<'_>, options: (usize, usize, usize, usize, Option<bool>)) -> PyResult<String> {
+        let (precision, threshold, edge_items, line_width, scientific) = options;
+        let options = PrintOptions { precision, threshold, edge_items, line_width, scientific };
         let t = self.tensor.detach();
         py.detach(|| {
             // Values that cannot be read, inside vmap, are an error and not a panic.
             if !t.is_meta() && !t.is_sparse() {
                 t.try_to_vec::<f64>()?;
             }
-            Ok(t.to_string())
+            Ok(t.display_with(options).to_string())
         })
         .raise()
     }
 
     /// Inside `vmap`, the tensor with all samples, their dimension, and the level; nothing for other tensors.
     fn _all_samples<'py>(&self, py: Python<'py>) -> PyResult<Option<(Any<'py>, usize, usize)>> {
-        let one = |(t, dim, level)| Ok((identity::wrap(py, t)?.into_any(), dim, level));
+        let one = |(t, dim, level): (Tensor, usize, usize)| Ok((identity::wrap(py, t)?.into_any(), dim, level));
         self.tensor.all_samples().map(one).transpose()
     }
 

@@ -202,7 +202,7 @@ class Cases:
         with fwd.dual_level():
             x = fwd.make_dual(m.tensor([1.0, 2.0]), m.tensor([1.0, 0.5]))
             y = fwd.unpack_dual((x * x).sin())
-            plain = fwd.unpack_dual(m.ones(1)).tangent
+            plain = [fwd.unpack_dual(t).tangent for t in (m.ones(1), y.primal, y.primal * 2, y.primal[0])]
         return [y.primal, y.tangent, plain]
 
     def checkpoints(m):

@@ -47,6 +47,14 @@ class Cases:
             v(m.func.grad(lambda r: (r**3).sum()))(x), v(lambda r, k: r * k, in_dims=(0, None))(x, 3.0),
         ]
 
+    def printed(m):
+        x, texts = m.arange(6.0).reshape(2, 3), []
+        show = lambda t: texts.append(repr(t)) or t
+        m.func.vmap(show)(x)
+        m.func.vmap(m.func.vmap(show), in_dims=1)(x)
+        m.func.vmap(lambda row: show(row * 2))(x)
+        return texts
+
     def nested(m):
         f = lambda x: x.sin() * x  # noqa: E731
         g = m.func.grad

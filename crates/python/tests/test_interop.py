@@ -46,6 +46,25 @@ def test_memory_lives_as_long_as_someone_shows_it():
     assert shown.tolist() == [1, 1, 1]
 
 
+def test_operators_take_arrays_as_tensors():
+    t, a = firebrand.tensor([1.0, 2.0]), numpy.array([2.0, 2.0])
+    for found, values in [(t + a, [3, 4]), (t - a, [-1, 0]), (t * a, [2, 4]), (t / a, [0.5, 1]), (t**a, [1, 4])]:
+        assert type(found) is firebrand.Tensor and found.dtype is firebrand.float64 and found.tolist() == values
+    assert (t == a).tolist() == [False, True] and (t < a).tolist() == [True, False]
+    assert (t - numpy.ones(2, dtype="int64")).dtype is firebrand.float32
+    x = firebrand.ones(2, requires_grad=True)
+    (x * a).sum().backward()
+    assert x.grad.tolist() == [2, 2]
+    assert type(numpy.exp(t)) is firebrand.Tensor
+
+
+def test_numbers_of_numpy_have_a_dtype():
+    for name in ["float64", "float32", "float16", "int8", "int64", "uint8", "bool"]:
+        number = numpy.dtype(name).type(1)
+        assert firebrand.tensor(number).dtype is getattr(firebrand, name)
+        assert firebrand.tensor(number, dtype=firebrand.float32).dtype is firebrand.float32
+
+
 def test_refusals():
     with pytest.raises(RuntimeError, match=r"requires grad. Use tensor.detach\(\).numpy\(\)"):
         firebrand.ones(1, requires_grad=True).numpy()

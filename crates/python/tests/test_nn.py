@@ -72,6 +72,40 @@ class Cases:
         o.step()
         return [a, b, raised(lambda: m.optim.SGD([], lr=0.1)), raised(lambda: m.optim.SGD([a * 2], lr=0.1))]
 
+    def small_modules(m):
+        nn, x = m.nn, m.arange(16.0).reshape(1, 4, 2, 2) - 3
+        made = [
+            nn.PixelUnshuffle(2),
+            nn.ChannelShuffle(2),
+            nn.UpsamplingNearest2d(scale_factor=2),
+            nn.UpsamplingBilinear2d(scale_factor=2),
+            nn.RReLU().eval(),
+        ]
+        pairs = [nn.CosineSimilarity(), nn.PairwiseDistance(p=1.0, keepdim=True)]
+        return [[repr(f), f(x)] for f in made] + [f(x, 2 * x + 1) for f in pairs]
+
+    def lists_are_printed_in_short(m):
+        return [repr(m.nn.ModuleList([m.nn.ReLU(), m.nn.ReLU(), m.nn.Linear(1, 1), m.nn.ReLU()])), repr(m.nn.ModuleList())]
+
+    def more_schedules(m):
+        schedulers = m.optim.lr_scheduler
+
+        def rates(make):
+            optimizer = m.optim.SGD([m.nn.Parameter(m.ones(1))], lr=1.0)
+            scheduler, found = make(optimizer), []
+            for _ in range(12):
+                found.append(scheduler.get_last_lr()[0])
+                optimizer.step()
+                scheduler.step()
+            return found
+
+        return [
+            rates(lambda o: schedulers.MultiplicativeLR(o, lambda epoch: 0.9)),
+            rates(lambda o: schedulers.CosineAnnealingWarmRestarts(o, 3)),
+            rates(lambda o: schedulers.CosineAnnealingWarmRestarts(o, 2, 2, 0.1)),
+            rates(lambda o: schedulers.ChainedScheduler([schedulers.ConstantLR(o), schedulers.ExponentialLR(o, 0.9)])),
+        ]
+
     def hooks(m):
         layer = m.nn.Linear(2, 1)
         with m.no_grad():

@@ -43,6 +43,58 @@ def test_pytorch_reads_what_is_saved(tmp_path):
     assert theirs.detach().flatten().tolist() == pytest.approx(model(x).detach().flatten().tolist(), abs=1e-5)
 
 
+def _checkpoint(m):
+    layer = m.nn.Linear(2, 2)
+    optimizer = m.optim.AdamW(layer.parameters(), lr=0.5)
+    layer(m.ones(1, 2)).sum().backward()
+    optimizer.step()
+    return layer, optimizer, {
+        "model": layer.state_dict(),
+        "optimizer": optimizer.state_dict(),
+        "epoch": 3,
+        "loss": -0.25,
+        "names": ["ä", None, True],
+        "sizes": (1 << 40, -5),
+    }
+
+
+def test_checkpoints_are_saved_and_loaded(tmp_path):
+    layer, optimizer, saved = _checkpoint(firebrand)
+    path = tmp_path / "checkpoint.pt"
+    firebrand.save(saved, path)
+    with open(tmp_path / "other.pt", "wb") as file:
+        firebrand.save(saved, file)
+    for found in [firebrand.load(path, map_location="cpu"), firebrand.load(open(tmp_path / "other.pt", "rb"))]:
+        assert {k: found[k] for k in ("epoch", "loss", "names", "sizes")} == {
+            k: saved[k] for k in ("epoch", "loss", "names", "sizes")
+        }
+        fresh = firebrand.nn.Linear(2, 2)
+        fresh.load_state_dict(found["model"])
+        assert fresh.weight.tolist() == layer.weight.tolist() and not found["model"]["weight"].requires_grad
+        again = firebrand.optim.AdamW(fresh.parameters(), lr=0.5)
+        again.load_state_dict(found["optimizer"])
+        moments = [s["exp_avg"].tolist() for s in optimizer.state_dict()["state"].values()]
+        assert [s["exp_avg"].tolist() for s in again.state_dict()["state"].values()] == moments
+    with pytest.raises(TypeError, match="found a Linear; save its state_dict"):
+        firebrand.save(layer, path)
+    with pytest.raises(NotImplementedError, match="map_location"):
+        firebrand.load(path, map_location="cuda")
+
+
+def test_checkpoints_are_pytorchs(tmp_path):
+    torch = pytest.importorskip("torch")
+    ours, theirs = tmp_path / "ours.pt", tmp_path / "theirs.pt"
+    _, _, saved = _checkpoint(firebrand)
+    firebrand.save(saved, ours)
+    found = torch.load(ours, weights_only=True)
+    assert found["model"]["weight"].tolist() == saved["model"]["weight"].tolist() and found["names"] == saved["names"]
+    _, _, saved = _checkpoint(torch)
+    torch.save(saved, theirs)
+    found = firebrand.load(theirs)
+    assert found["optimizer"]["state"][0]["exp_avg"].tolist() == saved["optimizer"]["state"][0]["exp_avg"].tolist()
+    assert found["sizes"] == saved["sizes"] and list(found["model"]) == ["weight", "bias"]
+
+
 def test_refusals():
     model = firebrand.load(DIGITS)
     with pytest.raises(TypeError, match="by position"):

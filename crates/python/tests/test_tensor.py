@@ -33,6 +33,35 @@ class Cases:
         ]
         return [(t, str(t.dtype), list(t.shape)) for t in made]
 
+    def repeated_values(m):
+        x = m.tensor([3, 1, 1, 2, 2, 3])
+        return [
+            x.unique(),
+            x.unique(return_counts=True),
+            x.unique_consecutive(),
+            m.unique_consecutive(x, return_inverse=True, return_counts=True),
+            m.tensor([[1, 2], [1, 2], [0, 2]]).unique(dim=0),
+        ]
+
+    def print_options(m):
+        x, texts = m.tensor([1.23456, 1e-9, 1e5]), []
+        many = m.arange(6).reshape(2, 3) * 1.5
+        for options in [
+            {"precision": 2, "sci_mode": False},
+            {"precision": 2, "sci_mode": True},
+            {"threshold": 3, "edgeitems": 1},
+            {"profile": "short"},
+            {"linewidth": 30},
+            {"profile": "full"},
+        ]:
+            m.set_printoptions(**options)
+            texts += [repr(x), repr(many), repr(many.double())]
+            m.set_printoptions(profile="default")
+        return texts
+
+    def results_with_names(m):
+        return [repr(m.tensor([[1.0, 2.0]]).max(1)), repr(m.tensor([2, 1]).sort())]
+
     def refused_data(m):
         return [
             raised(lambda: m.tensor([[1, 2], [3]])),

@@ -6,7 +6,9 @@ use firebrand_compile::Shared;
 use firebrand_compile::backends::record;
 use firebrand_compile::backward::{CompiledBackward, Options};
 use firebrand_compile::hooks::register_pure_hook;
-use firebrand_core::autograd::{BackwardOptions, queue_callback, register_multi_grad_hook, saved_tensors_hooks};
+use firebrand_core::autograd::{
+    BackwardOptions, current_node, queue_callback, register_multi_grad_hook, saved_tensors_hooks,
+};
 use firebrand_core::{DType, Tensor};
 use firebrand_graph::ir::{Argument, Function, GraphModule, NodeId};
 use std::sync::{Arc, Mutex};
@@ -261,6 +263,32 @@ fn order_in_the_graph() {
         assert!(ops.clone().count() <= 1, "U-96: at most the other half of the same formula lies between");
         assert!(ops.all(|n| graph.input_nodes(*n).all(|i| !is_host(i))), "U-96");
         assert!(between.iter().all(|n| !is_host(*n) || is_unpack(*n)), "U-96: no other call lies between");
+    }
+}
+
+/// U-158: a hook that is registered on a node while its packed tensors are read is called or refused, never lost.
+#[test]
+fn hooks_on_the_running_node() {
+    for (name, _, compiler) in compilers() {
+        let _scope = compiler.enable();
+        let x = leaf(&[1.0]);
+        let y = {
+            let hooks = saved_tensors_hooks(
+                |t: &Tensor| Ok(t.detach()),
+                |t: &Tensor| {
+                    let node = current_node().expect("a node runs");
+                    assert_eq!(node.name(), "SinBackward0");
+                    drop(node.register_hook(|grads, _| {
+                        Ok(Some(grads.iter().map(|g| g.as_ref().map(|g| g * 2.0)).collect()))
+                    }));
+                    Ok(t.clone())
+                },
+            );
+            let _hooks = hooks.expect("hooks are allowed");
+            x.sin().sum()
+        };
+        let refused = y.try_backward(&BackwardOptions::default()).expect_err("U-158");
+        assert!(refused.to_string().contains("SinBackward0, which is running"), "U-158 on {name}: {refused}");
     }
 }
 

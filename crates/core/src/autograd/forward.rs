@@ -135,6 +135,9 @@ pub fn unpack_dual(t: &Tensor) -> Result<(Tensor, Option<Tensor>)> {
         let _off = ModeGuard::new(0, state::DUAL);
         ops::formulas::view_of_all(t)?
     };
+    if let Some(view) = primal.view_info() {
+        view.hide_tangent();
+    }
     Ok((primal, tangent(t)))
 }
 
@@ -146,8 +149,9 @@ pub(crate) fn tangent(t: &Tensor) -> Option<Tensor> {
         return of_here(t);
     }
     // Written through its base after the view was made.
-    let base = t.base()?;
-    if base.flags() & TANGENT == 0 {
+    let view = t.view_info()?;
+    let base = &view.base;
+    if base.flags() & TANGENT == 0 || view.hides_tangent() {
         return None;
     }
     region(&of_here(base)?, base, t).ok()
@@ -251,7 +255,7 @@ fn write_tangent(target: &Tensor, new: Tensor) -> Result<()> {
         Some(old) if old.is_same(&new) => Ok(()),
         Some(old) if level::holds(&old, &new) => ops::copy_(&old, &new, false).map(drop),
         // None yet, or one that is the same for all samples where the new one is not: a new one of the whole base.
-        old => match target.base() {
+        old => match target.view_info().filter(|v| !v.hides_tangent()).map(|v| &v.base) {
             Some(base) => {
                 // The base gets a zero tangent first; the region of it is what was written.
                 let zeros = ops::formulas::zeros_with_layout(base, &ops::formulas::cast(&new, base.dtype())?)?;

@@ -13,7 +13,7 @@ use crate::ops::shape::view::as_parts;
 use crate::tensor::{DETACHED, INFERENCE, REBASED, REQUIRES_GRAD, RETAINS_GRAD, STAND_IN, VIEW};
 use crate::{DType, Error, ErrorKind, Result, Tensor, ops, state};
 use smallvec::smallvec;
-use std::sync::atomic::{AtomicU8, AtomicU32, Ordering::*};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering::*};
 use std::sync::{Arc, OnceLock};
 
 /// How a view was created, which decides whether it may be modified in place.
@@ -139,8 +139,21 @@ pub(crate) struct ViewInfo {
     kind: AtomicU8,
     /// The version of the memory for which the view's history is valid.
     attr_version: AtomicU32,
+    /// Whether the tangent of the base is hidden here: in what `unpack_dual` gives as primal, and in views of that.
+    hides_tangent: AtomicBool,
     /// The ops that made it, if it remembers them ([`super::view_replay`]).
     pub(super) replay: OnceLock<Arc<ViewStep>>,
+}
+
+impl ViewInfo {
+    pub(super) fn hides_tangent(&self) -> bool {
+        self.hides_tangent.load(Relaxed)
+    }
+
+    /// From now on the tangent of the base is hidden here.
+    pub(super) fn hide_tangent(&self) {
+        self.hides_tangent.store(true, Relaxed);
+    }
 }
 
 impl Tensor {
@@ -192,6 +205,7 @@ impl Tensor {
         } else {
             kind
         };
+        let hides_tangent = AtomicBool::new(self.view_info().is_some_and(ViewInfo::hides_tangent));
         let base = match self.view_info() {
             Some(v) => {
                 let parent = CreationKind::from_u8(v.kind.load(Relaxed));
@@ -203,7 +217,8 @@ impl Tensor {
             None => self.clone(),
         };
         let attr_version = AtomicU32::new(out.version_counter());
-        let info = ViewInfo { base, kind: AtomicU8::new(kind as u8), attr_version, replay: OnceLock::new() };
+        let kind = AtomicU8::new(kind as u8);
+        let info = ViewInfo { base, kind, attr_version, hides_tangent, replay: OnceLock::new() };
         let _ = out.extras().view.set(info);
         out.set_flag(VIEW);
     }

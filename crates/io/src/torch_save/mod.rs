@@ -7,7 +7,7 @@
 mod pickle;
 mod write;
 
-pub use write::{stage_torch_save, write_torch_save};
+pub use write::{stage_torch_save, torch_object_to_bytes, write_torch_object, write_torch_save};
 
 use crate::{Archive, Budget, Error, ReadOptions, Result, place};
 use firebrand_core::{DType, Storage, Tensor};

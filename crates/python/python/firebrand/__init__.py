@@ -52,6 +52,7 @@ short, int, long = int16, int32, int64
 cfloat, cdouble = complex64, complex128
 
 from . import _tensor
+from ._tensor import set_printoptions
 from ._names import install as _install
 
 _install(globals(), Tensor)

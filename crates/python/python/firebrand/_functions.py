@@ -23,6 +23,7 @@ __all__ = [
     "split",
     "tensordot",
     "unique",
+    "unique_consecutive",
     "result_type",
     "equal",
     "allclose",
@@ -127,6 +128,13 @@ def unique(input, sorted=True, return_inverse=False, return_counts=False, dim=No
         values, inverse, counts = ops.aten._unique2.default(input, sorted, return_inverse, return_counts)
     else:
         values, inverse, counts = ops.aten.unique_dim.default(input, dim, sorted, return_inverse, return_counts)
+    found = [values] + [inverse] * return_inverse + [counts] * return_counts
+    return found[0] if len(found) == 1 else tuple(found)
+
+
+def unique_consecutive(input, return_inverse=False, return_counts=False, dim=None):
+    """The values without repetitions of neighbours."""
+    values, inverse, counts = ops.aten.unique_consecutive.default(input, return_inverse, return_counts, dim)
     found = [values] + [inverse] * return_inverse + [counts] * return_counts
     return found[0] if len(found) == 1 else tuple(found)
 

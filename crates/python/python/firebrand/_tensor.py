@@ -2,21 +2,45 @@
 
 import builtins
 import re
+import sys
 import textwrap
 
 from . import _firebrand as _C
 from ._firebrand import Tensor
 from ._size import Size
 
-_LINE = 80
+_PROFILES = {"default": (4, 1000, 3, 80), "short": (2, 1000, 2, 80), "full": (4, sys.maxsize, 3, 80)}
 _SUFFIX = re.compile(r",\s*((?:dtype=\w+)|(?:size=\([^()]*\))|(?:device='\w+'))$")
+
+
+class _Print:
+    """How tensors are printed."""
+
+    precision, threshold, edgeitems, linewidth = _PROFILES["default"]
+    sci_mode = None
+
+
+def set_printoptions(precision=None, threshold=None, edgeitems=None, linewidth=None, profile=None, sci_mode=None):
+    """Sets how tensors are printed: digits, from how many elements on they are summarized, how many of these are shown at each end,
+    the length of a line; `profile` is "default", "short" or "full". Scientific notation is chosen by the values unless `sci_mode`
+    says so."""
+    options = (precision, threshold, edgeitems, linewidth)
+    if profile is not None:
+        if profile not in _PROFILES:
+            raise ValueError(f"profile must be one of {', '.join(_PROFILES)}, found {profile!r}")
+        options = [own if own is not None else given for own, given in zip(options, _PROFILES[profile])]
+    for name, value in zip(("precision", "threshold", "edgeitems", "linewidth"), options):
+        if value is not None:
+            setattr(_Print, name, builtins.min(builtins.int(value), sys.maxsize) if value != float("inf") else sys.maxsize)
+    _Print.sci_mode = sci_mode
 
 
 def _repr(self):
     if (batch := self._all_samples()) is not None:
         samples, dim, level = batch
         return f"BatchedTensor(lvl={level}, bdim={dim}, value=\n{textwrap.indent(repr(samples), '    ')}\n)"
-    body = self._text()[len("tensor(") : -1]
+    options = (_Print.precision, _Print.threshold, _Print.edgeitems, _Print.linewidth, _Print.sci_mode)
+    body = self._text(options)[len("tensor(") : -1]
     suffixes = []
     while found := _SUFFIX.search(body):
         suffixes.insert(0, re.sub(r"^dtype=", "dtype=firebrand.", found.group(1)))
@@ -38,7 +62,7 @@ def _repr(self):
     text = "tensor(" + body
     last = len(text) - text.rfind("\n") - 1
     for suffix in suffixes:
-        if last + len(suffix) + 2 > _LINE:
+        if last + len(suffix) + 2 > _Print.linewidth:
             text += ",\n" + " " * len("tensor(") + suffix
             last = len("tensor(") + len(suffix)
         else:
@@ -181,6 +205,11 @@ def _array(self, dtype=None, copy=None):
     return found.copy() if copy else found
 
 
+def _array_wrap(self, array, context=None, return_scalar=False):
+    """What a function of numpy's gives that was called on a tensor: a tensor again."""
+    return _C.from_numpy(array)
+
+
 def _dlpack(self, *, stream=None, max_version=None, dl_device=None, copy=None):
     if dl_device is not None and tuple(dl_device) != (1, 0):
         raise BufferError("tensors are in host memory: dl_device can only be (1, 0)")
@@ -234,6 +263,20 @@ def _norm(self, p="fro", dim=None, keepdim=False, dtype=None):
     return norm(self, p, dim, keepdim, dtype=dtype)
 
 
+def _unique(self, sorted=True, return_inverse=False, return_counts=False, dim=None):
+    """The values that occur, each once."""
+    from ._functions import unique
+
+    return unique(self, sorted, return_inverse, return_counts, dim)
+
+
+def _unique_consecutive(self, return_inverse=False, return_counts=False, dim=None):
+    """The values without repetitions of neighbours."""
+    from ._functions import unique_consecutive
+
+    return unique_consecutive(self, return_inverse, return_counts, dim)
+
+
 def _rmatmul(self, other):
     return other.matmul(self) if isinstance(other, Tensor) else NotImplemented
 
@@ -258,9 +301,12 @@ Tensor.__deepcopy__ = _deepcopy
 Tensor.__reduce_ex__ = _reduce
 Tensor.module_load = _module_load
 Tensor.norm = _norm
+Tensor.unique = _unique
+Tensor.unique_consecutive = _unique_consecutive
 Tensor.__rmatmul__ = _rmatmul
 Tensor.__reversed__ = _reversed
 Tensor.__array__ = _array
+Tensor.__array_wrap__ = _array_wrap
 Tensor.__array_priority__ = 1000
 Tensor.__dlpack__ = _dlpack
 Tensor.__dlpack_device__ = _dlpack_device

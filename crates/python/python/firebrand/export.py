@@ -44,21 +44,32 @@ class ProgramModule(Module):
         return f"inputs: {', '.join(self._runner.inputs())}; outputs: {', '.join(self._runner.outputs())}"
 
 
-def load(path):
-    """The program in a `.pt2` archive as a module that can be trained. Nothing in the archive is executed."""
-    if not os.fspath(path).endswith(".pt2"):
-        raise NotImplementedError("load reads .pt2 archives; tensors and state dictionaries are pickled with the pickle module")
-    return ProgramModule(_C.load_program(os.fspath(path)).module())
+def load(path, map_location=None, *, weights_only=True):
+    """What a file has: the program of a `.pt2` archive as a module that can be trained, or plain data (tensors, numbers, text and
+    containers of them) that `torch.save` or `save` wrote. Nothing in a file is executed, whatever `weights_only` says.
+
+    `path` may be an open binary file, for plain data.
+    """
+    if map_location is not None and str(map_location) != "cpu":
+        raise NotImplementedError(f"load puts tensors into the memory of the CPU; found map_location={map_location!r}")
+    if hasattr(path, "read"):
+        return _C.load_plain_bytes(path.read())
+    path = os.fspath(path)
+    return ProgramModule(_C.load_program(path).module()) if path.endswith(".pt2") else _C.load_plain(path)
 
 
-def save(program, path):
-    """Writes a program, or a loaded one with its present state, to a `.pt2` archive, which `torch.export.load` reads."""
-    if isinstance(program, ExportedProgram):
-        program._program.save(os.fspath(path))
-    elif isinstance(program, ProgramModule):
-        program._runner.program().save(os.fspath(path))
+def save(obj, path):
+    """Writes a program, or a loaded one with its present state, to a `.pt2` archive, which `torch.export.load` reads; plain data to
+    a file that `torch.load` reads. For plain data `path` may be an open binary file."""
+    program = obj._program if isinstance(obj, ExportedProgram) else None
+    if isinstance(obj, ProgramModule):
+        program = obj._runner.program()
+    if program is not None:
+        program.save(os.fspath(path))
+    elif hasattr(path, "write"):
+        path.write(_C.save_plain(obj))
     else:
-        raise TypeError(f"save writes what load or export gave, found a {type(program).__name__}; export it first")
+        _C.save_plain(obj, os.fspath(path))
 
 
 class Dim:

@@ -117,8 +117,8 @@ fn release(runner: &Runner) -> Result<String, String> {
 
 /// Tells one text of a file from another (FNV-1a).
 fn digest(text: &[u8]) -> String {
-    let hash = text.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-        (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
-    });
+    let hash = text
+        .iter()
+        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3));
     format!("{hash:016x}")
 }

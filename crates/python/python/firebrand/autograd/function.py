@@ -170,6 +170,8 @@ class Function:
     @classmethod
     def apply(cls, *args, **kwargs):
         """Runs `forward` and records it."""
+        if cls is Function:
+            raise NotImplementedError("You must implement the forward function for custom autograd.Function.")
         setup = cls.setup_context is not Function.setup_context
         if setup:
             # What is left to its default is an input too.

@@ -75,6 +75,23 @@ class LambdaLR(LRScheduler):
         return [base * f(self.last_epoch) for f, base in zip(self.lr_lambdas, self.base_lrs)]
 
 
+class MultiplicativeLR(LRScheduler):
+    """The rate before, times a function of the epoch."""
+
+    def __init__(self, optimizer, lr_lambda, last_epoch=-1):
+        count = len(optimizer.param_groups)
+        self.lr_lambdas = list(lr_lambda) if isinstance(lr_lambda, (list, tuple)) else [lr_lambda] * count
+        if len(self.lr_lambdas) != count:
+            raise ValueError(f"Expected {count} lr_lambdas, but got {len(self.lr_lambdas)}")
+        super().__init__(optimizer, last_epoch)
+
+    def get_lr(self):
+        groups = self.optimizer.param_groups
+        if self.last_epoch <= 0:
+            return [group["lr"] for group in groups]
+        return [group["lr"] * f(self.last_epoch) for f, group in zip(self.lr_lambdas, groups)]
+
+
 class StepLR(LRScheduler):
     """A factor every so many epochs."""
 
@@ -176,6 +193,70 @@ class CosineAnnealingLR(LRScheduler):
             return [group["lr"] + (base - low) * rise for base, group in zip(self.base_lrs, groups)]
         now, before = (1 + math.cos(math.pi * k / self.T_max) for k in (self.last_epoch, self.last_epoch - 1))
         return [now / before * (group["lr"] - low) + low for group in groups]
+
+
+class CosineAnnealingWarmRestarts(LRScheduler):
+    """Down along a cosine, again and again; each time `T_mult` times as long."""
+
+    def __init__(self, optimizer, T_0, T_mult=1, eta_min=0.0, last_epoch=-1):
+        if T_0 <= 0 or not isinstance(T_0, int):
+            raise ValueError(f"Expected positive integer T_0, but got {T_0}")
+        if T_mult < 1 or not isinstance(T_mult, int):
+            raise ValueError(f"Expected integer T_mult >= 1, but got {T_mult}")
+        self.T_0, self.T_i, self.T_mult, self.eta_min, self.T_cur = T_0, T_0, T_mult, eta_min, last_epoch
+        super().__init__(optimizer, last_epoch)
+
+    def get_lr(self):
+        share = (1 + math.cos(math.pi * self.T_cur / self.T_i)) / 2
+        return [self.eta_min + (base - self.eta_min) * share for base in self.base_lrs]
+
+    def step(self, epoch=None):
+        """Goes on by one epoch, or to the given one, which may be a fraction."""
+        at = self.last_epoch + 1 if epoch is None else epoch
+        if at < 0:
+            raise ValueError(f"Expected non-negative epoch, but got {epoch}")
+        start, self.T_i = 0, self.T_0
+        if self.T_mult == 1:
+            start = at - at % self.T_0
+        else:
+            while at >= start + self.T_i:
+                start, self.T_i = start + self.T_i, self.T_i * self.T_mult
+        self.T_cur = at - start
+        super().step(math.floor(at))
+
+
+class ChainedScheduler:
+    """Several schedulers, each after the other at every step."""
+
+    def __init__(self, schedulers, optimizer=None):
+        if not schedulers:
+            raise ValueError("ChainedScheduler expects at least one scheduler to be chained, but got no scheduler.")
+        self.optimizer = schedulers[0].optimizer if optimizer is None else optimizer
+        for k, scheduler in enumerate(schedulers):
+            if scheduler.optimizer is not self.optimizer:
+                raise ValueError(f"ChainedScheduler expects all schedulers to belong to the same optimizer; that at index {k} does not")
+        self._schedulers = list(schedulers)
+        self._last_lr = [group["lr"] for group in self.optimizer.param_groups]
+
+    def step(self):
+        """Goes on by one epoch."""
+        for scheduler in self._schedulers:
+            scheduler.step()
+        self._last_lr = [group["lr"] for group in self.optimizer.param_groups]
+
+    def get_last_lr(self):
+        """The rates that were set last."""
+        return self._last_lr
+
+    def state_dict(self):
+        """The states of all of them."""
+        return {"_schedulers": [s.state_dict() for s in self._schedulers], "_last_lr": self._last_lr}
+
+    def load_state_dict(self, state_dict):
+        """Restores what `state_dict` gave."""
+        for scheduler, state in zip(self._schedulers, state_dict["_schedulers"]):
+            scheduler.load_state_dict(state)
+        self._last_lr = state_dict["_last_lr"]
 
 
 class ReduceLROnPlateau:

@@ -28,6 +28,7 @@ from .activation import (
     PReLU,
     ReLU,
     ReLU6,
+    RReLU,
     SELU,
     SiLU,
     Sigmoid,
@@ -49,7 +50,12 @@ from .dropout import (
     Dropout3d,
     FeatureAlphaDropout,
 )
+from .distance import (
+    CosineSimilarity,
+    PairwiseDistance,
+)
 from .flatten import (
+    ChannelShuffle,
     CircularPad1d,
     CircularPad2d,
     CircularPad3d,
@@ -59,6 +65,7 @@ from .flatten import (
     Flatten,
     Fold,
     PixelShuffle,
+    PixelUnshuffle,
     ReflectionPad1d,
     ReflectionPad2d,
     ReflectionPad3d,
@@ -68,6 +75,8 @@ from .flatten import (
     Unflatten,
     Unfold,
     Upsample,
+    UpsamplingBilinear2d,
+    UpsamplingNearest2d,
     ZeroPad1d,
     ZeroPad2d,
     ZeroPad3d,

@@ -6,6 +6,20 @@ from ..parameter import Parameter, _empty
 from .module import Module
 
 
+class RReLU(Module):
+    """A leaky ReLU whose slope is drawn, in training, and the mean of the bounds otherwise."""
+
+    def __init__(self, lower=1.0 / 8, upper=1.0 / 3, inplace=False):
+        super().__init__()
+        self.lower, self.upper, self.inplace = lower, upper, inplace
+
+    def forward(self, input):
+        return F.rrelu(input, self.lower, self.upper, self.training, self.inplace)
+
+    def extra_repr(self):
+        return f"lower={self.lower}, upper={self.upper}" + (", inplace=True" if self.inplace else "")
+
+
 class _Activation(Module):
     """A function of one tensor; its arguments are attributes, printed if the class says so."""
 

@@ -83,6 +83,20 @@ class Sequential(Module):
         return found
 
 
+def _kind(value):
+    """A line about something that a list or dictionary of parameters has."""
+    if not isinstance(value, Tensor):
+        return f"Object of type: {type(value).__name__}"
+    kind = "Parameter" if isinstance(value, Parameter) else "Tensor"
+    return f"{kind} containing: [{value.dtype} of size {'x'.join(str(n) for n in value.shape)}]"
+
+
+def _listed(container, items):
+    """A container with a line for each item."""
+    lines = [f"    ({name}): {_kind(value)}" for name, value in items]
+    return "\n".join([f"{container._get_name()}(", *lines, ")"]) if lines else f"{container._get_name()}()"
+
+
 class ModuleList(Module):
     """A list of modules."""
 
@@ -96,6 +110,18 @@ class ModuleList(Module):
 
     def __len__(self):
         return len(self._modules)
+
+    def __repr__(self):
+        # Neighbours that print alike are one line.
+        groups = []
+        for k, module in enumerate(self):
+            text = repr(module).replace("\n", "\n  ")
+            if groups and groups[-1][2] == text:
+                groups[-1][1] = k
+            else:
+                groups.append([k, k, text])
+        lines = [f"  ({a}): {text}" if a == b else f"  ({a}-{b}): {b - a + 1} x {text}" for a, b, text in groups]
+        return "\n".join([f"{self._get_name()}(", *lines, ")"]) if lines else f"{self._get_name()}()"
 
     def __getitem__(self, index):
         whole = list(self._modules.values())
@@ -195,6 +221,9 @@ class ParameterList(Module):
     def __iter__(self):
         return (self[k] for k in range(len(self)))
 
+    def __repr__(self):
+        return _listed(self, enumerate(self))
+
     def __getitem__(self, index):
         if isinstance(index, slice):
             return type(self)(self[k] for k in range(*index.indices(len(self))))
@@ -232,6 +261,9 @@ class ParameterDict(Module):
 
     def __getitem__(self, key):
         return getattr(self, str(key))
+
+    def __repr__(self):
+        return _listed(self, self.items())
 
     def __setitem__(self, key, value):
         self._keys[key] = None
