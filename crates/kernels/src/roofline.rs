@@ -2,9 +2,13 @@
 //!
 //! Each runs on the calling thread, compiled for the instruction set in use, and says how much it did; taking the time is
 //! up to the caller. They compute nothing of use.
+#![allow(unsafe_code)]
+// Registers are indexed by constants on purpose: that is what gets unrolled.
+#![allow(clippy::needless_range_loop)]
 
 use crate::cpu::{Isa, isa};
 use crate::lanes::{Compute, Kernel, dispatch};
+use crate::sets::{self, LANES, TileKernel, Vector};
 use std::hint::black_box;
 
 /// Independent sums: enough to hide the latency of an instruction on every machine, and few enough to stay in registers.
@@ -32,6 +36,43 @@ impl<X: Compute, const L: usize> Kernel for MultiplyAdd<X, L> {
     }
 }
 
+/// [`MultiplyAdd`] of f32 by vectors, `count` of them: LLVM leaves the plain loops in single lanes.
+struct InVectors {
+    rounds: usize,
+    by: f32,
+    count: usize,
+}
+
+impl TileKernel for InVectors {
+    type Out = ();
+    #[inline(always)]
+    unsafe fn run<V: Vector, const R: usize, const N: usize>(self) {
+        match self.count {
+            CHAINS => self.chains::<V, CHAINS>(),
+            6 => self.chains::<V, 6>(),
+            _ => self.chains::<V, 3>(),
+        }
+    }
+}
+
+impl InVectors {
+    #[inline(always)]
+    fn chains<V: Vector, const C: usize>(self) {
+        let (mut chains, by) = ([V::splat(1.0); C], V::splat(self.by));
+        for _ in 0..self.rounds {
+            for c in 0..C {
+                chains[c] = chains[c].mul_add(by, by)
+            }
+        }
+        let mut lanes = [0f32; LANES];
+        for v in chains {
+            // SAFETY: sixteen values.
+            unsafe { v.store(lanes.as_mut_ptr()) };
+            black_box(&mut lanes);
+        }
+    }
+}
+
 /// Runs `rounds` rounds and says how many operations that were; a multiply-add is two.
 fn multiply_add<X: Compute>(rounds: usize) -> u64 {
     // A factor that the compiler does not know, below one: the sums stay finite and normal.
@@ -43,7 +84,6 @@ fn multiply_add<X: Compute>(rounds: usize) -> u64 {
     };
     let lanes = bytes / std::mem::size_of::<X>();
     match lanes {
-        16 => dispatch(MultiplyAdd::<X, 16> { rounds, by }),
         8 => dispatch(MultiplyAdd::<X, 8> { rounds, by }),
         4 => dispatch(MultiplyAdd::<X, 4> { rounds, by }),
         _ => dispatch(MultiplyAdd::<X, 2> { rounds, by }),
@@ -53,7 +93,15 @@ fn multiply_add<X: Compute>(rounds: usize) -> u64 {
 
 /// Multiply-adds of f32 in registers; says how many operations it did.
 pub fn multiply_add_f32(rounds: usize) -> u64 {
-    multiply_add::<f32>(rounds)
+    // As many registers as there are chains of f64.
+    let count = match isa() {
+        Isa::Avx512 => CHAINS,
+        Isa::Avx2 => CHAINS / 2,
+        _ => CHAINS / 4,
+    };
+    // SAFETY: it asks for nothing but its instruction set.
+    unsafe { sets::tiles(InVectors { rounds, by: black_box(0.5), count }) };
+    2 * (rounds * count * LANES) as u64
 }
 
 /// Multiply-adds of f64 in registers; says how many operations it did.
