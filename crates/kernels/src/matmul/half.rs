@@ -516,9 +516,7 @@ impl<V: Vector, const R: usize, const N: usize> Arithmetic for Wide<V, R, N> {
     unsafe fn multiply(rows: &Rows, panel: *const u32, (m, n, k): (usize, usize, usize), tile: *mut f32, add: bool) {
         for up in (0..m).step_by(R) {
             let mut at = [rows.at[0]; R];
-            for r in 0..R {
-                at[r] = rows.at[up + r];
-            }
+            at.copy_from_slice(&rows.at[up..up + R]);
             for across in (0..n).step_by(N * LANES) {
                 let (panel, tile) = (panel.wrapping_add(across).cast(), tile.wrapping_add(up * NR + across));
                 // SAFETY: the caller's promise.
