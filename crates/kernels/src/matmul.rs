@@ -2,7 +2,7 @@
 //!
 //! Floats of some size go through the `gemm` crate on blocks of rows or columns that we split over threads; so does
 //! [`packed`], the kernel for `x @ wᵀ` in f32, and [`vector`], that for one row of it. Vectors and tiny matrices have loops of their own, because the set-up
-//! would cost more than the product. Half types are widened to f32 and rounded once. Integers wrap, bool is or-of-ands.
+//! would cost more than the product. Half types have a packing kernel of their own ([`half`]). Integers wrap, bool is or-of-ands.
 //! On ARM, bf16 and bytes have instructions of their own where the machine has them (`pairs`).
 //!
 //! Guarantees: bit-equal for any number of threads: which loop runs and how the depth is cut depends on the sizes
@@ -10,11 +10,11 @@
 //! The crate chooses its instruction set itself: [`crate::cpu::isa`] governs only our own loops.
 #![allow(unsafe_code)]
 
-use crate::real::{Ptr, Real, Scratch, per_isa};
+use crate::real::{Real, per_isa};
 use crate::{Complex, DType, Element, Truth, View, ViewMut, bf16, f16, parallel};
-use smallvec::SmallVec;
 use std::marker::PhantomData;
 
+mod half;
 mod packed;
 #[cfg(target_arch = "aarch64")]
 mod pairs;
@@ -61,8 +61,8 @@ pub fn addmm(term: View<'_>, a: View<'_>, b: View<'_>, out: ViewMut<'_>, alpha: 
         DType::F64 => floats::<f64>(Given { term, a, b, out }, alpha, beta),
         DType::C64 => complexes::<Complex<f32>>(Given { term, a, b, out }, alpha, beta),
         DType::C128 => complexes::<Complex<f64>>(Given { term, a, b, out }, alpha, beta),
-        DType::F16 => halves::<f16>(Given { term, a, b, out }, alpha, beta),
-        DType::BF16 => halves::<bf16>(Given { term, a, b, out }, alpha, beta),
+        DType::F16 => half::products::<f16>(Given { term, a, b, out }, alpha, beta),
+        DType::BF16 => half::products::<bf16>(Given { term, a, b, out }, alpha, beta),
         DType::Bool => ring::<Truth>(Given { term, a, b, out }, alpha, beta),
         DType::U8 => ring::<u8>(Given { term, a, b, out }, alpha, beta),
         DType::I8 => ring::<i8>(Given { term, a, b, out }, alpha, beta),
@@ -487,41 +487,11 @@ per_isa! {
     }
 }
 
-/// Half types: widen both sides whole, multiply in f32, round once.
-fn halves<T: Element>(given: Given<'_>, alpha: f64, beta: f64) {
-    let Given { a, b, out, .. } = given;
-    let nd = out.ndim();
-    let (a_wide, a_strides) = widen::<T>(a);
-    let (b_wide, b_strides) = widen::<T>(b);
-    let mut product = Scratch::<f32>::new(out.numel());
-    let mut out_strides = SmallVec::<[usize; 8]>::from_elem(1, nd);
-    for d in (1..nd).rev() {
-        out_strides[d - 1] = out_strides[d] * out.sizes()[d];
-    }
-    // SAFETY: the scratch buffers hold what their strides describe.
-    unsafe {
-        let a = View::new(a_wide.as_ptr().cast(), DType::F32, a.sizes(), &a_strides);
-        let b = View::new(b_wide.as_ptr().cast(), DType::F32, b.sizes(), &b_strides);
-        let out = ViewMut::new(product.as_mut_ptr().cast(), DType::F32, out.sizes(), &out_strides);
-        floats::<f32>(Given { term: out.as_view(), a, b, out }, alpha, 0.0);
-    }
-    let batch = Batch::<T>::new(given, T::from_f64(alpha), T::from_f64(beta));
-    let (m, n) = (out.sizes()[nd - 2], out.sizes()[nd - 1]);
-    parallel::split(batch.count * m, (GRAIN / 4 / n).max(1), |r| {
-        for i in r {
-            let p = batch.get(i / m);
-            for (j, &v) in product[i * n..(i + 1) * n].iter().enumerate() {
-                // SAFETY: inside `out`; rows are disjoint.
-                unsafe { put_half(&p, i % m, j, v, beta) }
-            }
-        }
-    });
-}
-
 /// Writes a finished sum, which `alpha` has multiplied.
 ///
 /// # Safety
 /// `out` has this element.
+#[cfg(target_arch = "aarch64")]
 #[inline(always)]
 unsafe fn put_half<T: Element>(p: &Product<T>, i: usize, j: usize, sum: f32, beta: f64) {
     let v = f64::from(sum);
@@ -530,46 +500,6 @@ unsafe fn put_half<T: Element>(p: &Product<T>, i: usize, j: usize, sum: f32, bet
         let sum = if beta == 0.0 { v } else { beta * (*p.term.at(i, j)).to_f64() + v };
         *p.out.at(i, j) = T::from_f64(sum);
     }
-}
-
-/// A dense f32 copy and its strides: the dimension with the smaller step stays innermost, repeated ones stay repeated.
-fn widen<T: Element>(v: View<'_>) -> (Scratch<f32>, SmallVec<[usize; 8]>) {
-    let nd = v.ndim();
-    let mut order: SmallVec<[usize; 8]> = (0..nd).collect();
-    if v.strides()[nd - 2] < v.strides()[nd - 1] {
-        order.swap(nd - 2, nd - 1);
-    }
-    let size = |d: usize| if v.strides()[d] == 0 { 1 } else { v.sizes()[d] };
-    let mut strides = SmallVec::<[usize; 8]>::from_elem(0, nd);
-    let mut len = 1;
-    for &d in order.iter().rev() {
-        strides[d] = if v.strides()[d] == 0 { 0 } else { len };
-        len *= size(d);
-    }
-    let inner = order[nd - 1];
-    let (width, step) = (size(inner), v.strides()[inner]);
-    let mut wide = Scratch::<f32>::new(len);
-    if len == 0 {
-        return (wide, strides);
-    }
-    let to = Ptr::new(&mut wide);
-    parallel::split(len / width, (GRAIN / 4 / width).max(1), |r| {
-        for row in r {
-            let (mut rest, mut from) = (row, 0);
-            for &d in order[..nd - 1].iter().rev() {
-                from += rest % size(d) * v.strides()[d];
-                rest /= size(d);
-            }
-            // SAFETY: rows are disjoint in the copy and lie inside the view.
-            unsafe {
-                let from = v.ptr::<T>().add(from);
-                for (j, to) in to.slice(row * width, width).iter_mut().enumerate() {
-                    *to = (*from.add(j * step)).to_f64() as f32;
-                }
-            }
-        }
-    });
-    (wide, strides)
 }
 
 /// Complex numbers by plain loops: the crate's kernels for them are large.

@@ -4,6 +4,7 @@
 //! rounded once at the end: [`reals`] and [`RealsMut`] do that, so no kernel is compiled for them.
 #![allow(unsafe_code)]
 
+use crate::vmath::{from_bf16, to_bf16};
 use crate::{DType, Element, OutOfMemory, Storage, View, ViewMut, bf16, f16, parallel};
 use half::slice::HalfFloatSliceExt;
 use std::marker::PhantomData;
@@ -214,6 +215,22 @@ impl<T: Element> Deref for Reals<'_, T> {
     }
 }
 
+per_isa! {
+    fn widen(from: &[bf16], to: &mut [f32]) {
+        for (from, to) in from.iter().zip(to) {
+            *to = from_bf16(from.to_bits());
+        }
+    }
+}
+
+per_isa! {
+    fn narrow(from: &[f32], to: &mut [bf16]) {
+        for (from, to) in from.iter().zip(to) {
+            *to = bf16::from_bits(to_bf16(*from));
+        }
+    }
+}
+
 /// How many elements a thread converts at once.
 const GRAIN: usize = 1 << 15;
 
@@ -232,7 +249,7 @@ pub(crate) fn reals<'a, T: Real>(v: View<'a>) -> Reals<'a, T> {
         let to = unsafe { std::slice::from_raw_parts_mut(to.as_mut_ptr().cast::<f32>(), to.len()) };
         match v.dtype() {
             DType::F16 => v.as_slice::<f16>().expect("a contiguous view")[r].convert_to_f32_slice(to),
-            DType::BF16 => v.as_slice::<bf16>().expect("a contiguous view")[r].convert_to_f32_slice(to),
+            DType::BF16 => widen(&v.as_slice::<bf16>().expect("a contiguous view")[r], to),
             d => unreachable!("{d} does not compute in {}", T::DTYPE),
         }
     });
@@ -273,8 +290,9 @@ impl<'a, T: Real> RealsMut<'a, T> {
                 match self.view.dtype() {
                     DType::F16 => std::slice::from_raw_parts_mut(self.view.ptr::<f16>().add(r.start), r.len())
                         .convert_from_f32_slice(from),
-                    DType::BF16 => std::slice::from_raw_parts_mut(self.view.ptr::<bf16>().add(r.start), r.len())
-                        .convert_from_f32_slice(from),
+                    DType::BF16 => {
+                        narrow(from, std::slice::from_raw_parts_mut(self.view.ptr::<bf16>().add(r.start), r.len()))
+                    }
                     d => unreachable!("{d} does not compute in f32"),
                 }
             }

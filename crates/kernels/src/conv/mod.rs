@@ -2,13 +2,14 @@
 //!
 //! Any stride, padding, dilation and groups, for every float dtype (half types compute in f32). A transposed
 //! convolution is [`grad_input`]. Memory is contiguous: `[batch, channels, spatial..]`, weights `[out, in / groups, kernel..]`.
-//! Four ways, chosen by shape and dtype: `depthwise` (one input channel per group: loops along rows); in f32 `winograd`
-//! (3 x 3 of stride 1; [`set_winograd`] turns it off) and `tile` (implicit matrix product); in f64 `columns` (im2col, then a
-//! matrix product).
+//! Five ways, chosen by shape and dtype: `depthwise` (one input channel per group: loops along rows); in f32 `direct` (little
+//! or no depth and stride 1: shifted planes), `winograd` (3 x 3 of stride 1; [`set_winograd`] turns it off) and `tile`
+//! (implicit matrix product); in f64 `columns` (im2col, then a matrix product).
 //! Guarantees: bitwise equal for any number of threads. The bias gradient is not here (it is a sum).
 
 mod columns;
 mod depthwise;
+mod direct;
 mod taps;
 mod tile;
 mod tile_weight;
@@ -120,6 +121,8 @@ pub fn forward(shape: &ConvShape, x: View<'_>, w: View<'_>, bias: Option<View<'_
         let bias = bias.as_deref();
         if shape.in_len() == 0 || shape.weight_len() == 0 {
             fill_bias(&mut out, bias, shape.out_channels, shape.out_plane());
+        } else if T::DTYPE == DType::F32 && shape.is_depthwise() && direct::serves_depthwise(shape) {
+            direct::depthwise(shape, f32s(&x), f32s(&w), bias.map(f32s), f32s_mut(&mut out));
         } else if shape.is_depthwise() {
             depthwise::forward(shape, &x, &w, bias, &mut out);
         } else if T::DTYPE == DType::F32 {
@@ -142,6 +145,8 @@ pub fn grad_input(shape: &ConvShape, dy: View<'_>, w: View<'_>, bias: Option<Vie
         let bias = bias.as_deref();
         if shape.out_len() == 0 || shape.weight_len() == 0 {
             fill_bias(&mut dx, bias, shape.in_channels, shape.in_plane());
+        } else if T::DTYPE == DType::F32 && shape.is_depthwise() && direct::serves_depthwise(shape) {
+            direct::depthwise_grad_input(shape, f32s(&dy), f32s(&w), bias.map(f32s), f32s_mut(&mut dx));
         } else if shape.is_depthwise() {
             depthwise::grad_input(shape, &dy, &w, bias, &mut dx);
         } else if T::DTYPE == DType::F32 {
@@ -162,6 +167,8 @@ pub fn grad_weight(shape: &ConvShape, x: View<'_>, dy: View<'_>, dw: ViewMut<'_>
         let mut dw = RealsMut::<T>::new(dw);
         if shape.out_len() == 0 || shape.in_len() == 0 {
             dw.fill(T::ZERO);
+        } else if T::DTYPE == DType::F32 && direct::serves_weight(shape) {
+            direct::grad_weight(shape, f32s(&x), f32s(&dy), f32s_mut(&mut dw));
         } else if shape.is_depthwise() {
             depthwise::grad_weight(shape, &x, &dy, &mut dw);
         } else if T::DTYPE == DType::F32 {
