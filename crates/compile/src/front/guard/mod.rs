@@ -71,7 +71,7 @@ fn other_object(tensors: &[&Tensor], same: &[usize]) -> Option<usize> {
     }
     match tensors.len() {
         ..=32 => other_of(tensors, same, &mut [0u8; 128]),
-        ..=64 => other_of(tensors, same, &mut [0u8; 256]),
+        33..=64 => other_of(tensors, same, &mut [0u8; 256]),
         n => other_of(tensors, same, &mut vec![0u32; (4 * n).next_power_of_two()]),
     }
 }
