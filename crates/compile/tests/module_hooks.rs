@@ -81,7 +81,7 @@ fn test_wrap_top_frame_with_hooks() {
 #[test]
 fn test_register_forward_hook_inside_compiled_region() {
     for (name, c) in counted() {
-        for (existing, prepend) in [(false, false), (true, false), (true, true)] {
+        for (case, existing, prepend) in [("J-46", false, false), ("J-47", true, false), ("J-54", true, true)] {
             let layer = Arc::new(Linear::new(16, 16));
             if existing {
                 layer.register_forward_pre_hook(|_, x| &x[0] * 3.0);
@@ -101,10 +101,10 @@ fn test_register_forward_hook_inside_compiled_region() {
             let f = compile_with(body, full(&c));
             let frames = c.frames();
             for _ in 0..3 {
-                assert_eq!(f.call(&x16()).to_vec::<f32>(), expected, "J-46, {name}");
-                assert_eq!(hooks_of(&*layer), before, "J-47, {name}: the hooks are as they were");
+                assert_eq!(f.call(&x16()).to_vec::<f32>(), expected, "{case}, {name}");
+                assert_eq!(hooks_of(&*layer), before, "{case}, {name}: the hooks are as they were");
             }
-            assert_eq!(c.frames() - frames, 1, "J-54, {name}: one frame");
+            assert_eq!(c.frames() - frames, 1, "{case}, {name}: one frame");
         }
     }
 }
@@ -147,7 +147,7 @@ fn handle_ids_are_unique_and_increasing() {
         ids.push(t.register_hook(|_: &Tensor| ()).id());
         ids.push(RemovableHandle::new(&nothing).id());
     }
-    assert!(ids.is_sorted());
+    assert!(ids.is_sorted(), "J-48 to J-50, J-56, J-58, J-69, J-71");
     assert_eq!(ids.iter().collect::<HashSet<_>>().len(), ids.len());
 }
 
@@ -248,7 +248,7 @@ fn test_removable_handle_id_read_after_allocation_uses_runtime_id() {
             assert_eq!(y.to_vec::<f64>(), [5.0 + id as f64], "J-59 to J-68, J-70, {name}");
             y.sum().backward();
             assert_eq!(grad(&x), [5.0], "J-59 to J-68, J-70, {name}");
-            assert!(ids.insert(id), "J-60, {name}: numbers are fresh");
+            assert!(ids.insert(id), "J-59 to J-68, J-70, {name}: numbers are fresh");
         }
     }
 }
