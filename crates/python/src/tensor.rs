@@ -95,7 +95,9 @@ fn unary<'py>(name: &str, this: &This<'py>) -> PyResult<Any<'py>> {
 
 /// An operator that writes its left operand.
 fn written<'py>(name: &str, this: &This<'py>, other: &Any<'py>) -> PyResult<()> {
-    let args = std::slice::from_ref(other);
+    // What no op takes is refused by the op.
+    let other = operand_of(other)?.unwrap_or_else(|| other.clone());
+    let args = std::slice::from_ref(&other);
     bind::call(this.py(), table::known(name), &Call { this: Some(this.as_any()), args, kwargs: None }).map(drop)
 }
 
@@ -575,10 +577,8 @@ impl PyTensor {
     }
     fn __rsub__<'py>(slf: &This<'py>, other: &Any<'py>) -> PyResult<Any<'py>> {
         let py = slf.py();
-        if tensor_of(other).is_none() && scalar_of(other)?.is_none() {
-            return Ok(py.NotImplemented().into_bound(py));
-        }
-        let args = [slf.as_any().clone(), other.clone()];
+        let Some(other) = operand_of(other)? else { return Ok(py.NotImplemented().into_bound(py)) };
+        let args = [slf.as_any().clone(), other];
         bind::call(py, table::known("rsub"), &Call { this: None, args: &args, kwargs: None })
     }
     fn __mul__<'py>(slf: &This<'py>, other: &Any<'py>) -> PyResult<Any<'py>> {

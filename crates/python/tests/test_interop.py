@@ -50,6 +50,8 @@ def test_operators_take_arrays_as_tensors():
     t, a = firebrand.tensor([1.0, 2.0]), numpy.array([2.0, 2.0])
     for found, values in [(t + a, [3, 4]), (t - a, [-1, 0]), (t * a, [2, 4]), (t / a, [0.5, 1]), (t**a, [1, 4])]:
         assert type(found) is firebrand.Tensor and found.dtype is firebrand.float64 and found.tolist() == values
+    t += numpy.zeros(2)
+    assert t.dtype is firebrand.float32 and (a - t).tolist() == [1, 0]
     assert (t == a).tolist() == [False, True] and (t < a).tolist() == [True, False]
     assert (t - numpy.ones(2, dtype="int64")).dtype is firebrand.float32
     x = firebrand.ones(2, requires_grad=True)

@@ -181,8 +181,3 @@ def test_optimizer_state_is_restored():
     step(model, o)
     step(again, p)
     assert all((a == b).all() for a, b in zip(model.parameters(), again.parameters()))
-
-
-def test_what_is_missing_says_so():
-    with pytest.raises(NotImplementedError):
-        firebrand.load("m.pt")

@@ -101,8 +101,9 @@ def test_refusals():
         model(3)
     with pytest.raises(RuntimeError, match="expected 1 tensors, found 0"):
         model()
-    with pytest.raises(RuntimeError):
-        firebrand.load("missing.pt2")
+    for missing in ["missing.pt2", "missing.pt"]:
+        with pytest.raises(FileNotFoundError):
+            firebrand.load(missing)
 
 
 def test_ops_that_are_only_names_keep_the_names_of_their_arguments(tmp_path):

@@ -59,6 +59,10 @@ class Cases:
             m.set_printoptions(profile="default")
         return texts
 
+    def limits(m):
+        floats, ints = (m.float16, m.bfloat16, m.float32, m.float64), (m.int8, m.uint8, m.int64)
+        return [repr(m.finfo(d)) for d in floats] + [repr(m.iinfo(d)) for d in ints]
+
     def results_with_names(m):
         return [repr(m.tensor([[1.0, 2.0]]).max(1)), repr(m.tensor([2, 1]).sort())]
 

@@ -36,9 +36,11 @@ pub(crate) fn build(root: &Path) -> Result<(), String> {
     place(root)
 }
 
-/// Builds the command `firebrand`, and says where it is.
-pub(crate) fn command(root: &Path) -> Result<PathBuf, String> {
-    must(Command::new(env!("CARGO")).current_dir(root).args(["build", "--package", "firebrand-cli"]))?;
+/// Likewise, and the command `firebrand` with it: in one go, so that what both need is built once. Says where the command is.
+pub(crate) fn build_with_command(root: &Path) -> Result<PathBuf, String> {
+    let packages = ["build", "--package", "firebrand-python", "--package", "firebrand-cli"];
+    must(Command::new(env!("CARGO")).current_dir(root).args(packages))?;
+    place(root)?;
     Ok(crate::target().join(format!("debug/firebrand{}", std::env::consts::EXE_SUFFIX)))
 }
 

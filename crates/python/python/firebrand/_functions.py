@@ -181,6 +181,10 @@ class finfo:
         self.tiny = self.smallest_normal = 2.0 ** (1 - exponent)
         self.resolution = 10.0 ** -math.floor(mantissa * math.log10(2))
 
+    def __repr__(self):
+        names = ("resolution", "min", "max", "eps", "smallest_normal", "tiny")
+        return f"finfo({', '.join(f'{name}={getattr(self, name):g}' for name in names)}, dtype={self.dtype})"
+
 
 class iinfo:
     """The limits of an integer dtype."""
@@ -193,3 +197,6 @@ class iinfo:
         signed = dtype.is_signed
         self.min = -(2 ** (self.bits - 1)) if signed else 0
         self.max = 2 ** (self.bits - signed) - 1
+
+    def __repr__(self):
+        return f"iinfo(min={self.min:g}, max={self.max:g}, dtype={self.dtype})"

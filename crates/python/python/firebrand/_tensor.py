@@ -37,6 +37,7 @@ def set_printoptions(precision=None, threshold=None, edgeitems=None, linewidth=N
 
 def _repr(self):
     if (batch := self._all_samples()) is not None:
+        self.clone()  # refuses a sample that is used outside of its vmap
         samples, dim, level = batch
         return f"BatchedTensor(lvl={level}, bdim={dim}, value=\n{textwrap.indent(repr(samples), '    ')}\n)"
     options = (_Print.precision, _Print.threshold, _Print.edgeitems, _Print.linewidth, _Print.sci_mode)

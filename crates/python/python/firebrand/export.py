@@ -55,6 +55,8 @@ def load(path, map_location=None, *, weights_only=True):
     if hasattr(path, "read"):
         return _C.load_plain_bytes(path.read())
     path = os.fspath(path)
+    with open(path, "rb"):
+        pass  # what Python raises for files that cannot be read
     return ProgramModule(_C.load_program(path).module()) if path.endswith(".pt2") else _C.load_plain(path)
 
 

@@ -71,7 +71,6 @@ pub(super) fn run(arguments: &[&str]) -> Outcome {
     let source = Path::new(options.source.ok_or("expected --source DIR, a source tree of PyTorch 2.6")?);
     let source = source.canonicalize().map_err(|e| format!("{}: {e}", source.display()))?;
     let root = crate::root();
-    python::build(&root)?;
     let mut runner = Runner {
         codegen: None,
         python: environment(options.venv, &["numpy", "pytest", "expecttest", "hypothesis", "scipy"])?
@@ -86,7 +85,9 @@ pub(super) fn run(arguments: &[&str]) -> Outcome {
         expected.lines().filter(|l| !l.starts_with('#')).filter_map(|l| l.split_once('\t')).collect();
     let mut tests = select(&runner, options.tests)?;
     if tests.iter().any(|t| t.file.starts_with(CODEGEN)) {
-        runner.codegen = Some(python::command(&root)?);
+        runner.codegen = Some(python::build_with_command(&root)?);
+    } else {
+        python::build(&root)?;
     }
     let side = if options.compiled_backward {
         let wanted = |t: &Test| options.tests.is_some() || t.class == "TestAutograd";
