@@ -6,7 +6,7 @@
 //! Supports no mask besides the causal one and no dropout. Elements along the last dimension are contiguous.
 #![allow(unsafe_code)]
 
-use crate::lanes::{Compute, Kernel, dispatch, fold};
+use crate::lanes::{Compute, Kernel, apart, dispatch, fold, sum_of};
 use crate::matmul::{Matrix, product};
 use crate::real::{Real, Scratch};
 use crate::{DType, View, ViewMut, parallel};
@@ -86,6 +86,14 @@ impl<T: Real> Operand<T> {
         Operand::new(v.ptr::<T>(), v.sizes(), v.strides())
     }
 
+    /// Where a row of a head begins; its elements have no gaps.
+    fn row(&self, head: usize, row: usize) -> *mut T {
+        let [_, heads, length, _] = self.sizes;
+        assert!(row < length && head < self.sizes[0] * heads, "a row of a head");
+        let at = head / heads * self.strides[0] + head % heads * self.strides[1] + row * self.strides[2];
+        self.ptr.wrapping_add(at)
+    }
+
     /// Rows of one head as a matrix.
     ///
     /// # Safety
@@ -129,14 +137,22 @@ impl<T: Real + Compute> Heads<T> {
         (rows, seen)
     }
 
-    /// The weights of a block of queries, row by row.
-    fn weights<'s>(&self, head: usize, rows: std::ops::Range<usize>, seen: usize, space: &'s mut [T]) -> &'s mut [T] {
+    /// The weights of a block of queries, row by row, each to be multiplied with its share: a row of results or gradients is
+    /// shorter than one of weights.
+    fn weights<'s>(
+        &self,
+        head: usize,
+        rows: std::ops::Range<usize>,
+        seen: usize,
+        space: &'s mut [T],
+        shares: &mut [T; BLOCK],
+    ) -> &'s mut [T] {
         let weights = &mut space[..rows.len() * seen];
         // SAFETY: these operands are read only.
         let (q, k) = unsafe { (self.query.rows(head, rows.clone()), self.key.rows(head, 0..seen)) };
         product(q, k.transposed(), Matrix::new_mut(weights, rows.len(), seen), false);
         let first = self.of.causal.then_some(rows.start);
-        dispatch(Softmax { rows: weights, keys: seen, scale: T::from_f64(self.of.scale), first });
+        dispatch(Softmax { rows: weights, keys: seen, scale: T::from_f64(self.of.scale), first, shares });
         weights
     }
 
@@ -147,10 +163,16 @@ impl<T: Real + Compute> Heads<T> {
         parallel::run(self.count() * blocks, &|task| {
             let (head, (rows, seen)) = (task / blocks, self.block(task % blocks));
             let mut space = Scratch::<T>::new(rows.len() * seen);
-            let weights = self.weights(head, rows.clone(), seen, &mut space);
+            let mut shares = [T::default(); BLOCK];
+            let weights = self.weights(head, rows.clone(), seen, &mut space, &mut shares);
             // SAFETY: values are read only; every task writes rows of its own.
-            let (v, out) = unsafe { (self.value.rows(head, 0..seen), out.rows(head, rows.clone())) };
-            product(Matrix::new(weights, rows.len(), seen), v, out, false);
+            let (v, to) = unsafe { (self.value.rows(head, 0..seen), out.rows(head, rows.clone())) };
+            product(Matrix::new(weights, rows.len(), seen), v, to, false);
+            for (i, &share) in rows.zip(&shares) {
+                // SAFETY: as above.
+                let row = unsafe { std::slice::from_raw_parts_mut(out.row(head, i), out.sizes[3]) };
+                dispatch(Scale { row, by: share });
+            }
         });
     }
 
@@ -169,19 +191,33 @@ impl<T: Real + Compute> Heads<T> {
         parallel::run(self.count(), &|head| {
             let room = BLOCK.min(self.query.sizes[2]) * keys;
             let (mut space, mut more) = (Scratch::<T>::new(room), Scratch::<T>::new(room));
+            let (size, mut shares) = (self.value.sizes[3], [T::default(); BLOCK]);
+            let mut shared = Scratch::<T>::new(BLOCK * size);
             // The last block sees most, and goes first: it writes what the others add to.
             for k in (0..self.query.sizes[2].div_ceil(BLOCK)).rev() {
                 let (rows, seen) = self.block(k);
                 let add = rows.end < self.query.sizes[2];
                 let n = rows.len();
-                let weights = self.weights(head, rows.clone(), seen, &mut space);
+                let weights = self.weights(head, rows.clone(), seen, &mut space, &mut shares);
                 let slopes = &mut more[..n * seen];
+                for ((i, to), &by) in rows.clone().zip(shared.chunks_exact_mut(size)).zip(&shares) {
+                    // SAFETY: read only.
+                    to.copy_from_slice(unsafe { std::slice::from_raw_parts(grad.row(head, i), size) });
+                    dispatch(Scale { row: to, by });
+                }
+                let shared = Matrix::new(&shared[..n * size], n, size);
                 // SAFETY: operands are read only; the head's gradients belong to this task alone.
                 unsafe {
-                    let g = || grad.rows(head, rows.clone());
-                    product(Matrix::new(weights, n, seen).transposed(), g(), dv.rows(head, 0..seen), add);
-                    product(g(), self.value.rows(head, 0..seen).transposed(), Matrix::new_mut(slopes, n, seen), false);
-                    dispatch(Slopes { weights, slopes, keys: seen, scale: T::from_f64(self.of.scale) });
+                    let g = grad.rows(head, rows.clone());
+                    product(Matrix::new(weights, n, seen).transposed(), shared, dv.rows(head, 0..seen), add);
+                    product(g, self.value.rows(head, 0..seen).transposed(), Matrix::new_mut(slopes, n, seen), false);
+                    dispatch(Slopes {
+                        weights,
+                        shares: &shares,
+                        slopes,
+                        keys: seen,
+                        scale: T::from_f64(self.of.scale),
+                    });
                     product(
                         Matrix::new(slopes, n, seen),
                         self.key.rows(head, 0..seen),
@@ -215,41 +251,80 @@ impl<T: Real + Compute> Heads<T> {
     }
 }
 
-/// Products to weights: `exp(scale · x)` over its sum, in every row; nothing where a key is not seen.
+/// Products to weights: `exp(scale · x)` in every row, up to a factor; nothing where a key is not seen.
 struct Softmax<'a, T> {
     rows: &'a mut [T],
     keys: usize,
     scale: T,
     /// Of a causal block: the number of its first query.
     first: Option<usize>,
+    /// One over the sum of each row, by which nothing has been multiplied yet.
+    shares: &'a mut [T; BLOCK],
 }
 
 impl<T: Compute> Kernel for Softmax<'_, T> {
     type Out = ();
     #[inline(always)]
     fn run<const FMA: bool>(self) {
-        for (i, row) in self.rows.chunks_exact_mut(self.keys).enumerate() {
-            let seen = self.first.map_or(self.keys, |first| self.keys.min(first + i + 1));
+        let Softmax { rows, keys, scale, first, shares } = self;
+        for (i, row) in rows.chunks_exact_mut(keys).enumerate() {
+            let seen = first.map_or(keys, |first| keys.min(first + i + 1));
             let (row, hidden) = row.split_at_mut(seen);
+            let mut top = T::LOWEST.rank();
             for x in row.iter_mut() {
-                *x = x.mul(self.scale);
+                *x = x.mul(scale);
+                top = top.max(x.rank());
             }
-            let top = fold(row, T::LOWEST, |x| x, T::max);
-            for x in row.iter_mut() {
-                *x = x.sub(top).exp::<FMA>();
-            }
-            let share = T::from_f64(1.0 / fold(row, T::ZERO, |x| x, T::add).to_f64());
-            for x in row.iter_mut() {
-                *x = x.mul(share);
-            }
+            shares[i] = T::from_f64(1.0 / exponentials::<T, FMA>(row, T::of_rank(top)).to_f64());
             hidden.fill(T::ZERO);
         }
     }
 }
 
-/// Derivatives by weights to those by products: `scale · w (g - Σ w g)`, in every row.
+/// Makes each `x` of a row `exp(x - top)` and returns their sum.
+#[inline(always)]
+fn exponentials<T: Compute, const FMA: bool>(row: &mut [T], top: T) -> T {
+    const LANES: usize = 64;
+    let mut sums = [T::ZERO; LANES];
+    let (chunks, rest) = row.as_chunks_mut::<LANES>();
+    for x in chunks {
+        for l in 0..LANES {
+            let e = x[l].sub(top).exp::<FMA>();
+            x[l] = e;
+            sums[l] = sums[l].add(e);
+        }
+    }
+    let sums = apart(sums);
+    let mut sum = fold(&sums, T::ZERO, |x| x, T::add);
+    for x in rest.iter_mut() {
+        *x = x.sub(top).exp::<FMA>();
+    }
+    for &x in rest.iter() {
+        sum = sum.add(x);
+    }
+    sum
+}
+
+/// A row times a number.
+struct Scale<'a, T> {
+    row: &'a mut [T],
+    by: T,
+}
+
+impl<T: Compute> Kernel for Scale<'_, T> {
+    type Out = ();
+    #[inline(always)]
+    fn run<const FMA: bool>(self) {
+        for x in self.row {
+            *x = x.mul(self.by);
+        }
+    }
+}
+
+/// Derivatives by weights to those by products: `scale · w (g - Σ w g)`, in every row; the weights lack their shares.
 struct Slopes<'a, T> {
     weights: &'a [T],
+    shares: &'a [T; BLOCK],
     slopes: &'a mut [T],
     keys: usize,
     scale: T,
@@ -259,13 +334,12 @@ impl<T: Compute> Kernel for Slopes<'_, T> {
     type Out = ();
     #[inline(always)]
     fn run<const FMA: bool>(self) {
-        for (w, g) in self.weights.chunks_exact(self.keys).zip(self.slopes.chunks_exact_mut(self.keys)) {
+        let rows = self.weights.chunks_exact(self.keys).zip(self.slopes.chunks_exact_mut(self.keys));
+        for ((w, g), &share) in rows.zip(self.shares) {
+            let total = T::from_f64(sum_of(w, g, |s, w, g| w.mul_add::<FMA>(g, s))).mul(share);
+            let factor = self.scale.mul(share);
             for (g, &w) in g.iter_mut().zip(w) {
-                *g = g.mul(w);
-            }
-            let total = fold(g, T::ZERO, |x| x, T::add);
-            for (g, &w) in g.iter_mut().zip(w) {
-                *g = g.sub(w.mul(total)).mul(self.scale);
+                *g = g.sub(total).mul(w).mul(factor);
             }
         }
     }
