@@ -23,6 +23,7 @@ mod factories;
 pub mod func;
 pub mod functional;
 pub mod fusion;
+mod generator;
 pub mod indexing;
 pub mod layout;
 pub mod library;

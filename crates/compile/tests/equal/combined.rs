@@ -1,15 +1,16 @@
 //! Several of these at once: hooks, views, writes, regions without recording, breaks, transforms, sizes, meta tensors, checkpoint
-//!
+//!
 
 use crate::functions::Double;
 use crate::{Case, How, Log, check, leaf_of, ramp};
 use firebrand_compile::hooks::register_pure_hook;
 use firebrand_compile::{Shared, graph_break};
 use firebrand_core::autograd::{
-    BackwardOptions, CheckpointOptions, Function, GradOptions, checkpoint, get_gradient_edge, grad, inference_mode,
-    no_grad, register_multi_grad_hook, saved_tensors_hooks,
+    BackwardOptions, CheckpointOptions, Function, GradOptions, InferenceMode, checkpoint, get_gradient_edge, grad,
+    inference_mode, no_grad, register_multi_grad_hook, saved_tensors_hooks, set_fwd_grad_enabled,
 };
-use firebrand_core::{DType, Device, Error, Result, Tensor, TensorOptions, func};
+use firebrand_core::random::{fork_rng, get_rng_state, manual_seed, with_generator};
+use firebrand_core::{DType, Device, Error, ErrorKind, Result, Tensor, TensorOptions, func};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
@@ -476,7 +477,11 @@ fn written_by_the_caller(how: &How) {
             how.log.push(format!("{:?}", written.map_err(|e| e.to_string())));
             match (a.sum() + b.sum()).try_backward(&BackwardOptions::default()) {
                 Ok(()) => how.log.grad("x", &leaf),
-                Err(e) => how.log.push(e.to_string()),
+                // The node that made it is the compiled one, and writes inside count.
+                Err(e) => how.log.push(match e.kind() {
+                    ErrorKind::SavedVersionMismatch { shape, .. } => format!("a saved tensor of {shape:?} was written"),
+                    _ => e.to_string(),
+                }),
             }
             how.log.see("a", &a);
             how.log.see("b", &b);
@@ -548,6 +553,66 @@ fn views_of_one_op(how: &How) {
     }
 }
 
+/// Inference mode inside, also turned off inside the caller's.
+fn inference_inside(how: &How) {
+    let log = how.log.clone();
+    let f = how.compile(move |x: &Tensor| {
+        let y = x * 2.0;
+        if y.requires_grad() {
+            y.register_hook(scaling(&log, "y", 3.0));
+        }
+        let inside = inference_mode(|| x.detach().exp() * 2.0);
+        let outside = {
+            let _off = InferenceMode::new(false);
+            x.detach().cos()
+        };
+        (y.sin(), inside, outside)
+    });
+    for k in 0..4 {
+        let x = leaf_of(k);
+        let (a, b, c) = if k % 2 == 0 { f(&x).unwrap() } else { inference_mode(|| f(&x)).unwrap() };
+        how.log.push(format!("{} {} {} {}", a.requires_grad(), a.is_inference(), b.is_inference(), c.is_inference()));
+        how.log.see("inside", &b);
+        how.log.see("outside", &c);
+        if a.requires_grad() {
+            a.sum().backward();
+        }
+        how.log.grad("x", &x);
+    }
+}
+
+/// The generator seeded, kept and exchanged inside, forward mode switched off inside.
+fn generator_and_forward_mode(how: &How) {
+    let f = how.compile(|x: &Tensor| {
+        manual_seed(7);
+        let a = x + &Tensor::rand([3], DType::F64);
+        let state = get_rng_state();
+        let b = fork_rng(|| x * &Tensor::rand([3], DType::F64));
+        let c = with_generator(state, || x * &Tensor::rand([3], DType::F64));
+        (a, b, c)
+    });
+    let g = how.compile(|x: &Tensor| {
+        let _off = set_fwd_grad_enabled(false);
+        x.sin()
+    });
+    for k in 0..3 {
+        let x = leaf_of(k);
+        let (a, b, c) = f(&x).unwrap();
+        for (name, t) in [("seeded", &a), ("forked", &b), ("own", &c), ("after", &Tensor::rand([2], DType::F64))] {
+            how.log.see(name, t);
+        }
+        (a + b + c).sum().backward();
+        how.log.grad("x", &x);
+        match func::jvp(&g, &x.detach(), &Tensor::ones([3], DType::F64)) {
+            Ok((y, tangent)) => {
+                how.log.see("y", &y);
+                how.log.see("tangent", &tangent);
+            }
+            Err(e) => how.log.push(e.to_string()),
+        }
+    }
+}
+
 #[test]
 fn at_the_seam() {
     const CASES: &[Case] = &[
@@ -555,6 +620,8 @@ fn at_the_seam() {
         ("X-132", one_result_twice),
         ("X-133", passes_that_are_refused),
         ("X-134", views_of_one_op),
+        ("X-135", inference_inside),
+        ("X-136", generator_and_forward_mode),
     ];
     check(CASES);
 }

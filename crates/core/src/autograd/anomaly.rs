@@ -1,6 +1,8 @@
 //! Anomaly mode: nodes record where they were created, and NaN gradients are errors.
 
 use super::node::Node;
+use crate::capture;
+use crate::error::expect_ok;
 use crate::slot::Slot;
 use crate::state::{self, ModeGuard};
 use crate::warnings::warn;
@@ -10,13 +12,16 @@ use std::sync::OnceLock;
 static EXECUTING: Slot<Option<Node>> = Slot::new(|| None);
 
 /// A scope in which errors in backward show the forward call they come from. Slow; warns when entered.
+#[track_caller]
 pub fn detect_anomaly(check_nan: bool) -> ModeGuard {
     warn("anomaly detection is on, which makes forward and backward slower; use it for debugging only");
     set_detect_anomaly(true, check_nan)
 }
 
 /// Turns anomaly mode on or off while the guard lives.
+#[track_caller]
 pub fn set_detect_anomaly(on: bool, check_nan: bool) -> ModeGuard {
+    expect_ok(capture::leave("anomaly mode"));
     match (on, check_nan) {
         (true, true) => ModeGuard::new(state::ANOMALY | state::CHECK_NAN, 0),
         (true, false) => ModeGuard::new(state::ANOMALY, state::CHECK_NAN),

@@ -21,8 +21,10 @@ use super::saved_scopes::faithful_hooks;
 use super::{BackwardOptions, api};
 use crate::capture::{self, Bound};
 use crate::dispatch::{Interpreter, Next, Op, Outputs, Value, push_inner_layer};
+use crate::error::expect_ok;
+use crate::generator;
 use crate::ops::devices;
-use crate::random::{Generator, fork_rng, get_rng_state, with_generator};
+use crate::random::Generator;
 use crate::slot::{Slot, SlotGuard};
 use crate::state::{self, ModeGuard};
 use crate::warnings::warn;
@@ -139,7 +141,9 @@ static EARLY_STOP: Slot<Option<bool>> = Slot::new(|| None);
 pub struct EarlyStopGuard(#[allow(dead_code)] SlotGuard<Option<bool>>);
 
 /// Whether reruns stop early, for checkpoints created while the guard lives.
+#[track_caller]
 pub fn set_checkpoint_early_stop(on: bool) -> EarlyStopGuard {
+    expect_ok(capture::leave("set_checkpoint_early_stop"));
     EarlyStopGuard(EARLY_STOP.enter(Some(on)))
 }
 
@@ -169,7 +173,7 @@ pub fn checkpoint(f: impl Recompute, inputs: &[&Tensor], options: &CheckpointOpt
     let frame = Arc::new(Frame {
         inputs: inputs.iter().map(SavedTensor::input).collect::<Result<_>>()?,
         function: Box::new(f),
-        rng: options.preserve_rng_state.then(get_rng_state),
+        rng: options.preserve_rng_state.then(generator::current),
         bound: Bound::here(),
         determinism_check: options.determinism_check,
         autocast: autocast::current(),
@@ -262,7 +266,7 @@ fn as_first_run<R>(rng: &Option<Generator>, options: AutocastOptions, f: impl Fn
     let _region = (!same).then(|| AutocastGuard::new(options));
     let _grad = EnableGrad::new();
     match rng {
-        Some(state) => with_generator(state.clone(), f),
+        Some(state) => generator::within(state.clone(), f),
         None => f(),
     }
 }
@@ -440,7 +444,7 @@ fn saved_inputs(op: Op, args: &[Value], inputs: &[&Tensor]) -> Option<Vec<usize>
     );
     let _scope = scope.ok()?;
     let _alone = ModeGuard::new(0, state::LAYERS | state::APART | state::CREATION | state::DUAL);
-    fork_rng(|| op.info().call(&on_meta)).ok()?;
+    generator::within(generator::current(), || op.info().call(&on_meta)).ok()?;
     let saved = std::mem::take(&mut *saved.lock().unwrap_or_else(|e| e.into_inner()));
     Some(saved.into_iter().map_while(|k| k).collect())
 }

@@ -89,7 +89,12 @@ pub struct InferenceMode(#[allow(dead_code)] ModeGuard);
 impl InferenceMode {
     /// Turns inference mode on, or off inside an outer one.
     #[must_use = "the mode lasts while the guard lives"]
+    #[track_caller]
     pub fn new(on: bool) -> InferenceMode {
+        if on != is_inference_mode_enabled() {
+            // No node of a graph makes inference tensors while its neighbors make others.
+            crate::error::expect_ok(crate::capture::leave("inference mode"));
+        }
         let dual = if super::forward::is_dual_level_active() && is_fwd_grad_enabled() { state::DUAL } else { 0 };
         InferenceMode(if on {
             ModeGuard::new(state::INFERENCE, state::GRAD | state::DUAL)
@@ -100,6 +105,7 @@ impl InferenceMode {
 }
 
 /// Runs `f` in inference mode.
+#[track_caller]
 pub fn inference_mode<R>(f: impl FnOnce() -> R) -> R {
     let _guard = InferenceMode::new(true);
     f()
@@ -121,7 +127,11 @@ pub struct ForwardGradScope {
 }
 
 /// Whether ops compute tangents, while the guard lives. Tensors keep those they have.
+#[track_caller]
 pub fn set_fwd_grad_enabled(on: bool) -> ForwardGradScope {
+    if on != is_fwd_grad_enabled() {
+        crate::error::expect_ok(crate::capture::leave("set_fwd_grad_enabled"));
+    }
     let active = on && super::forward::is_dual_level_active();
     let bit = if active { ModeGuard::new(state::DUAL, 0) } else { ModeGuard::new(0, state::DUAL) };
     ForwardGradScope { _bit: bit, _choice: FORWARD.enter(on) }

@@ -4,7 +4,7 @@ use super::level::{self, Batch};
 use crate::ops::shape::wrap_dim;
 use crate::sym::{SymInt, SymInts};
 use crate::tree::{Outcome, TensorTree};
-use crate::{ErrorKind, Result, Tensor, capture, ops, random};
+use crate::{ErrorKind, Result, Tensor, capture, generator, ops};
 use std::sync::{Arc, OnceLock};
 
 /// What random operations do inside `vmap`.
@@ -126,11 +126,11 @@ impl<F> Vmap<F> {
             return refuse("chunk_size is 0; at least one sample must run at once".to_string());
         }
         // The same numbers for all samples means for those of all chunks.
-        let numbers = matches!(self.randomness, Randomness::Same).then(random::get_rng_state);
+        let numbers = matches!(self.randomness, Randomness::Same).then(generator::current);
         let mut parts = Vec::new();
         for start in (0..size.max(1)).step_by(chunk) {
             if let Some(state) = numbers.as_ref().filter(|_| start > 0) {
-                random::set_rng_state(state.clone());
+                generator::restore(state.clone());
             }
             let n = chunk.min(size - start);
             let cut = |(t, d): (&Tensor, &Option<usize>)| match d {

@@ -4,9 +4,9 @@
 
 use crate::autograd::node::{Backward, Edges, Gradients, Needs, Node, boxed};
 use crate::autograd::{SavedVisitor, forward, record};
+use crate::generator::draw;
 use crate::ops::cpu::random::{need_probabilities, need_probability, need_range, need_std};
 use crate::ops::shape::{is_expandable_to, need_float, need_real};
-use crate::random::draw;
 use crate::{Error, ErrorKind, Result, Tensor, ops, races, state};
 use firebrand_kernels::ViewMut;
 use firebrand_kernels::random::Generator;

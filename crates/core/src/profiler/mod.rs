@@ -99,7 +99,10 @@ thread_local! {
 /// assert_eq!((products.calls, products.work.flops), (1, 2 * 64 * 64 * 64));
 /// println!("{}", profile.table(Order::Time, 10));
 /// ```
+#[track_caller]
 pub fn profile<R>(f: impl FnOnce() -> R) -> (R, Profile) {
+    // A graph's kernels run when the function is called, not while it is captured.
+    crate::error::expect_ok(crate::capture::leave("profile"));
     let recorder = Arc::new(Recorder { began: Instant::now(), events: Mutex::default() });
     let result = {
         let _scope = SCOPE.enter(Scope { recorder: Some(recorder.clone()), within: None });

@@ -4,7 +4,8 @@ use crate::autograd::early;
 use crate::autograd::node::{InputMetadata, Node, WeakNode};
 use crate::autograd::saved::{SavedSlot, SavedTensor};
 use crate::capture::Bound;
-use crate::random::{Generator, get_rng_state};
+use crate::generator;
+use crate::random::Generator;
 use crate::slot::{Slot, SlotGuard};
 use crate::{DType, ErrorKind, Result, Tensor};
 use std::any::Any;
@@ -97,7 +98,7 @@ impl Context {
 
     /// Saves the random state, to draw the same numbers again later.
     pub(crate) fn keep_random_state(&mut self) {
-        self.random = Some(get_rng_state());
+        self.random = Some(generator::current());
     }
 
     /// The saved random state.

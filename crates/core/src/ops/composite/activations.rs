@@ -3,7 +3,7 @@
 use crate::autograd::NoGrad;
 use crate::sym::SymInts;
 use crate::{Error, Result, Scalar, Tensor};
-use crate::{ops, random};
+use crate::{generator, ops};
 
 /// `hardtanh` from 0 to 6.
 pub(crate) fn relu6(a: &Tensor) -> Result<Tensor> {
@@ -75,7 +75,7 @@ fn draw_slopes(op: &'static str, a: &Tensor, noise: &Tensor, lower: Scalar, uppe
     let _plain = NoGrad::new();
     let (from, width) = (lower.to_f64(), upper.to_f64() - lower.to_f64());
     let mut slopes = a.try_to_vec::<f64>()?;
-    random::draw(|g| {
+    generator::draw(|g| {
         for x in &mut slopes {
             *x = if *x <= 0.0 { g.uniform_f64().mul_add(width, from) } else { 1.0 };
         }

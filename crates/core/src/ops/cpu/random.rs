@@ -2,10 +2,10 @@
 
 use super::{copy_into, expand, zero_into};
 use crate::dispatch::MemoryFormat;
+use crate::generator::draw;
 use crate::layout::Layout;
 use crate::ops::lists;
 use crate::ops::shape::{creation as shape, need_float};
-use crate::random::draw;
 use crate::sym::SymInt;
 use crate::{DType, Device, Error, Result, Scalar, Spec, Tensor};
 use firebrand_kernels::random::Generator;
