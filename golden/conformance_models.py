@@ -154,7 +154,7 @@ TINY = dict(hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermed
 
 for name, (config, cls, options) in {
     "vit": ("ViTConfig", "ViTForImageClassification", TINY),
-    "dinov3_vit": ("DINOv3ViTConfig", "DINOv3ViTModel", TINY | dict(pos_embed_jitter=None, pos_embed_rescale=None, pos_embed_shift=None)),
+    "dinov3_vit": ("DINOv3ViTConfig", "DINOv3ViTModel", TINY | dict(num_register_tokens=2, pos_embed_jitter=None, pos_embed_rescale=None, pos_embed_shift=None)),
     "efficientnet": ("EfficientNetConfig", "EfficientNetModel", dict(image_size=64, size=64, width_coefficient=0.25, depth_coefficient=0.2, hidden_dim=320, dropout_rate=0.0, drop_connect_rate=0.0)),
     "align_vision": ("AlignVisionConfig", "AlignVisionModel", dict(image_size=64, size=64, width_coefficient=0.25, depth_coefficient=0.2, hidden_dim=80, dropout_rate=0.0, drop_connect_rate=0.0)),
     "clipseg_vision": ("CLIPSegVisionConfig", "CLIPSegVisionModel", TINY),
