@@ -4,7 +4,7 @@
 //! [`random`](crate::random), which knows what a capture is; this does not.
 
 use crate::slot::Slot;
-use firebrand_kernels::random::Generator;
+pub(crate) use firebrand_kernels::random::Generator;
 use std::sync::{Arc, Mutex, OnceLock};
 
 /// The generator this thread uses instead of the process's. It is shared with threads that continue its work.
