@@ -603,7 +603,7 @@ fn generator_and_forward_mode(how: &How) {
         }
         (a + b + c).sum().backward();
         how.log.grad("x", &x);
-        match func::jvp(&|x: &Tensor| g(x).unwrap(), &x.detach(), &Tensor::ones([3], DType::F64)) {
+        match func::jvp(|x: &Tensor| g(x).unwrap(), &x.detach(), &Tensor::ones([3], DType::F64)) {
             Ok((y, tangent)) => {
                 how.log.see("y", &y);
                 how.log.see("tangent", &tangent);
