@@ -20,7 +20,7 @@ use std::cell::RefCell;
 use std::marker::PhantomData;
 use std::ops::Range;
 
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", feature = "avx512"))]
 mod pairs;
 
 /// Rows of a tile.
@@ -259,9 +259,9 @@ per_isa! {
 
 /// One product by tiles, on this thread.
 fn block(p: Halves) {
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
     let in_pairs = p.brain && pairs::available();
-    #[cfg(not(target_arch = "x86_64"))]
+    #[cfg(not(all(target_arch = "x86_64", feature = "avx512")))]
     let in_pairs = false;
     // Blocks of nearly the same depth: a short rest would cost a pass of its own.
     let per_word = 1 + usize::from(in_pairs);
@@ -280,7 +280,7 @@ fn block(p: Halves) {
         // SAFETY: the caller's matrices are in bounds and the room is as large as this depth needs; `in_pairs` says that the
         // machine has that instruction.
         unsafe {
-            #[cfg(target_arch = "x86_64")]
+            #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
             if in_pairs {
                 return pairs::run(pass);
             }
