@@ -1,10 +1,10 @@
 """Data-parallel training steps on two processes, one thread each: firebrand on MPI against PyTorch's DDP on gloo, turn by turn.
 
-    python bench/ddp.py FIREBRAND [mlp gpt convnet] [--rounds 3] [--launcher mpirun.openmpi] [--slow 400mbit] [--venv DIR]
+    python bench/ddp.py FIREBRAND [mlp gpt convnet] [--rounds 3] [--launcher mpirun.openmpi] [--slow 400mbit] [--batches 8] [--venv DIR]
 
 Prints, for each model and side, the best step of one process, of two, and weak scaling (two processes do twice the work); then firebrand's throughput at two processes over
 PyTorch's. With `--slow RATE` everything runs in a network namespace of its own (needs root) whose loopback carries no more than that, TCP forced on both sides, and the
-table says how much of the lesser of computation and communication a step hides. Wall time: run it on a quiet machine; the load is printed.
+table says how much of the lesser of computation and communication a step hides; `--batches N` makes every batch N times as large, so that there is more to hide behind. Wall time: run it on a quiet machine; the load is printed.
 """
 
 import argparse
@@ -18,20 +18,20 @@ HERE = pathlib.Path(__file__).resolve().parent
 SECONDS = 2.0
 
 
-def torch_side(names):
+def torch_side(names, batches):
     """Runs in the peers' Python: prints JSON lines like firebrand's."""
     import torch.multiprocessing as mp
 
     mp.set_start_method("spawn")
     for world in (1, 2):
-        ranks = [mp.Process(target=torch_rank, args=(r, world, names)) for r in range(world)]
+        ranks = [mp.Process(target=torch_rank, args=(r, world, names, batches)) for r in range(world)]
         [p.start() for p in ranks]
         [p.join() for p in ranks]
         if any(p.exitcode for p in ranks):
             sys.exit(1)
 
 
-def torch_rank(rank, world, names):
+def torch_rank(rank, world, names, batches):
     import contextlib
     import time
 
@@ -66,12 +66,12 @@ def torch_rank(rank, world, names):
     for name in names:
         torch.manual_seed(0)
         if name == "gpt":
-            net, x, y, optimizer = GPT(), torch.randint(1000, (8, 128)), torch.randint(1000, (8 * 128,)), torch.optim.AdamW
+            net, x, y, optimizer = GPT(), torch.randint(1000, (8 * batches, 128)), torch.randint(1000, (8 * batches * 128,)), torch.optim.AdamW
         elif name == "convnet":
-            net, x, y, optimizer = ConvNet(), torch.randn(64, 3, 32, 32), torch.randint(10, (64,)), torch.optim.Adam
+            net, x, y, optimizer = ConvNet(), torch.randn(64 * batches, 3, 32, 32), torch.randint(10, (64 * batches,)), torch.optim.Adam
         else:
             net = nn.Sequential(nn.Linear(784, 512), nn.ReLU(), nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 10))
-            x, y, optimizer = torch.randn(128, 784), torch.randint(10, (128,)), torch.optim.Adam
+            x, y, optimizer = torch.randn(128 * batches, 784), torch.randint(10, (128 * batches,)), torch.optim.Adam
         # As with torch's own defaults, but for the fused optimizer, which both sides have.
         model = nn.parallel.DistributedDataParallel(net) if world > 1 else net
         o = optimizer(net.parameters(), lr=1e-4, fused=True)
@@ -104,7 +104,7 @@ def firebrand_side(options):
         env["MPIR_CVAR_NOLOCAL"] = "1"
     lines = []
     for cmd in ([], [*launch, "-n", "2"]):
-        r = subprocess.run([*cmd, options.firebrand, "bench", *benches, "--json"], env=env, capture_output=True, text=True)
+        r = subprocess.run([*cmd, options.firebrand, "bench", *benches, "--ddp-batches", str(options.batches), "--json"], env=env, capture_output=True, text=True)
         if r.returncode:
             sys.exit(f"firebrand failed: {r.stderr.strip()}")
         lines += [json.loads(line) for line in r.stdout.splitlines() if line.startswith("{")]
@@ -118,6 +118,8 @@ def main():
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--launcher", default="mpirun.openmpi")
     parser.add_argument("--slow", metavar="RATE")
+    parser.add_argument("--json", type=pathlib.Path, help="write the steps on two processes here")
+    parser.add_argument("--batches", type=int, default=1, metavar="N")
     parser.add_argument("--venv", type=pathlib.Path, default=pathlib.Path.home() / ".cache/firebrand/bench-venv")
     parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -128,7 +130,7 @@ def main():
         sys.exit(subprocess.run(again).returncode)
     best = {}
     for _ in range(options.rounds):
-        torch = subprocess.run([options.venv / "bin/python", __file__, "--torch", *options.names], capture_output=True, text=True)
+        torch = subprocess.run([options.venv / "bin/python", __file__, "--torch", str(options.batches), *options.names], capture_output=True, text=True)
         if torch.returncode:
             sys.exit(f"torch failed: {torch.stderr.strip()}")
         sides = {"torch": [json.loads(line) for line in torch.stdout.splitlines()], "firebrand": firebrand_side(options)}
@@ -137,8 +139,10 @@ def main():
                 key = (line["bench"], side, line["case"])
                 pick = max if line["case"].endswith("hidden") else min
                 best[key] = pick(best.get(key, line["value"]), line["value"])
-    print(f"load {' '.join(f'{v:.2f}' for v in os.getloadavg())} on {os.cpu_count()} cores, {options.launcher}" + (f", loopback at {options.slow}" if options.slow else ""))
+    print(f"load {' '.join(f'{v:.2f}' for v in os.getloadavg())} on {os.cpu_count()} cores, {options.launcher}" + (f", loopback at {options.slow}" if options.slow else "")
+          + (f", batches of {options.batches}" if options.batches > 1 else ""))
     print(f"{'model':8} {'side':20} {'1 rank ms':>10} {'2 ranks ms':>11} {'scaling':>8} {'without':>8} {'wire':>8} {'hidden':>7} {'x torch':>8}")
+    rows = []
     for name in options.names:
         value = lambda side, case: best.get((f"ddp_{name}", side, case), float("nan"))
         base = value("torch", "eager.2_ranks")
@@ -146,7 +150,11 @@ def main():
             one, two = value(side, f"{mode}.1_ranks"), value(side, f"{mode}.2_ranks")
             print(f"{name:8} {side + ' ' + mode:20} {one:10.2f} {two:11.2f} {2 * one / two:8.2f} {value(side, mode + '.no_sync'):8.2f} "
                   f"{value(side, mode + '.wire'):8.2f} {value(side, mode + '.hidden'):6.0f}% {base / two:8.2f}")
+            if side == "firebrand":
+                rows.append({"case": f"{name} {mode}, step of 2 processes", "threads": 1, "unit": "ms", "firebrand": two, "torch": base})
+    if options.json:
+        options.json.write_text("".join(json.dumps(r) + "\n" for r in rows))
 
 
 if __name__ == "__main__":
-    torch_side(sys.argv[2:]) if sys.argv[1:2] == ["--torch"] else main()
+    torch_side(sys.argv[3:], int(sys.argv[2])) if sys.argv[1:2] == ["--torch"] else main()

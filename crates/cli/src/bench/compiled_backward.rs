@@ -4,7 +4,7 @@
 //! `bench/peers.py`.
 
 use super::Bench;
-use super::training::{Training, adam, perceptron};
+use super::training::{Training, adam, perceptron, perceptron_batch};
 use super::workloads::{CHAIN, chain};
 use crate::refusal::Done;
 use firebrand::prelude::*;
@@ -44,7 +44,7 @@ pub(super) fn nodes(bench: &Bench) -> Done {
 
 /// Training steps of the perceptron, forward and optimizer plain.
 pub(super) fn step(bench: &Bench) -> Done {
-    let (model, batch) = perceptron()?;
+    let (model, batch) = (perceptron(), perceptron_batch(128)?);
     let training = |p| Ok::<_, Error>(Training { model: &model, optimizer: adam(p)?, batch: batch.clone() });
     let kept = CompiledBackward::new(Options::default());
     let scope = kept.enable();

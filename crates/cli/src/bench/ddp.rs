@@ -6,7 +6,7 @@
 
 use super::Bench;
 use super::models::{ConvNet, Gpt};
-use super::training::{classes, compiled_loss, perceptron};
+use super::training::{classes, compiled_loss, perceptron, perceptron_batch};
 use super::workloads::normal;
 use crate::refusal::{Done, Refusal};
 use firebrand::dist::{DdpOptions, DistributedDataParallel, World};
@@ -158,19 +158,19 @@ fn adamw(p: Vec<Parameter>) -> Result<Box<dyn Optimizer>> {
     Ok(Box::new(AdamW::new(p, AdamWOptions { lr: LR, ..Default::default() })?))
 }
 
-pub(super) fn mlp(bench: &Bench, world: &World) -> Done {
-    let (model, batch) = perceptron()?;
-    both(bench, world, &model, &batch, &adam)
+/// `times` is how many of the usual batches make one.
+pub(super) fn mlp(bench: &Bench, world: &World, times: u32) -> Done {
+    both(bench, world, &perceptron(), &perceptron_batch(128 * times as usize)?, &adam)
 }
 
-pub(super) fn gpt(bench: &Bench, world: &World) -> Done {
-    let batch = (classes(1000, &[8, 128])?, classes(1000, &[8, 128])?);
-    both(bench, world, &Gpt::new()?, &batch, &adamw)
+pub(super) fn gpt(bench: &Bench, world: &World, times: u32) -> Done {
+    let shape = [8 * times as usize, 128];
+    both(bench, world, &Gpt::new()?, &(classes(1000, &shape)?, classes(1000, &shape)?), &adamw)
 }
 
-pub(super) fn convnet(bench: &Bench, world: &World) -> Done {
-    let batch = (normal(&[64, 3, 32, 32])?, classes(10, &[64])?);
-    both(bench, world, &ConvNet::new()?, &batch, &adam)
+pub(super) fn convnet(bench: &Bench, world: &World, times: u32) -> Done {
+    let n = 64 * times as usize;
+    both(bench, world, &ConvNet::new()?, &(normal(&[n, 3, 32, 32])?, classes(10, &[n])?), &adam)
 }
 
 /// What a sum over ranks costs, by its bytes: the smallest is the cost of messages, the slope of the rest that of bytes.

@@ -106,11 +106,14 @@ pub(super) fn compiled_loss(
     Ok((module, inputs))
 }
 
-/// The perceptron and a batch.
-pub(super) fn perceptron() -> Result<(Sequential, (Tensor, Tensor))> {
-    let model =
-        sequential![Linear::new(784, 512), ReLU::new(), Linear::new(512, 512), ReLU::new(), Linear::new(512, 10)];
-    Ok((model, (normal(&[128, 784])?, classes(10, &[128])?)))
+/// The perceptron.
+pub(super) fn perceptron() -> Sequential {
+    sequential![Linear::new(784, 512), ReLU::new(), Linear::new(512, 512), ReLU::new(), Linear::new(512, 10)]
+}
+
+/// Samples for it, and their classes.
+pub(super) fn perceptron_batch(n: usize) -> Result<(Tensor, Tensor)> {
+    Ok((normal(&[n, 784])?, classes(10, &[n])?))
 }
 
 /// Its optimizer.
@@ -119,7 +122,7 @@ pub(super) fn adam(parameters: Vec<Parameter>) -> Result<Adam> {
 }
 
 pub(super) fn mlp(bench: &Bench) -> Done {
-    let (model, batch) = perceptron()?;
+    let (model, batch) = (perceptron(), perceptron_batch(128)?);
     let (step, compiled_peak) = compiled_step(bench, &model, adam, &batch)?;
     Training { model: &model, optimizer: adam(model.parameters())?, batch }.measure(bench, "adam", 1.0, "steps/s")?;
     bench.emit_measured("adam_compiled", 1.0 / step.seconds, "steps/s", step)?;

@@ -81,7 +81,7 @@ pub(crate) struct ObjectiveOptions {
     /// Class weights for cross_entropy and nll; `balanced` weights classes by inverse frequency
     #[arg(long, value_name = "W,W,…|balanced", help_heading = "Loss and metrics")]
     pub(crate) class_weights: Option<ClassWeights>,
-    /// K for the top-K accuracy
+    /// K for the top-K accuracy, which is reported if there are more than K classes
     #[arg(long, value_name = "K", help_heading = "Loss and metrics", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) top_k: u32,
 }
