@@ -8,6 +8,7 @@ mod linalg;
 mod models;
 mod program;
 mod roofline;
+mod scale;
 mod training;
 mod transforms;
 mod workloads;
@@ -43,6 +44,9 @@ pub(crate) struct Options {
     /// Benchmark training steps (AdamW) with this loss instead of inference
     #[arg(long, value_enum, requires = "program")]
     loss: Option<TrainLoss>,
+    /// Make the batches of the ddp_* benches N times as large: more computation for the same communication
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024), conflicts_with = "program")]
+    ddp_batches: u32,
 }
 
 /// The workloads.
@@ -84,6 +88,8 @@ enum Name {
     CompileMlp,
     /// Compiled backward: many small nodes, and training steps of an MLP
     CompileBackward,
+    /// How cost grows with elements, nodes and layers (minutes; only by name)
+    Scale,
     /// Collectives between the ranks of `mpirun`: per message, per byte
     DdpCollectives,
     /// Data-parallel training steps of the MLP, on the ranks of `mpirun`
@@ -194,7 +200,8 @@ pub(crate) fn run(options: &Options) -> Done {
         return program::run(&bench, model, inputs, options.loss);
     }
     // Ranks would run the others each on their own, and one process has nobody to talk to.
-    let all = |name: &&Name| name.is_parallel() == firebrand::dist::launcher().is_some();
+    let all =
+        |name: &&Name| name.is_parallel() == firebrand::dist::launcher().is_some() && !matches!(name, Name::Scale);
     let names = match &options.names[..] {
         [] => Name::value_variants().iter().filter(all).copied().collect(),
         names => names.to_vec(),
@@ -221,10 +228,11 @@ pub(crate) fn run(options: &Options) -> Done {
             Name::CompileSoftmaxLayernorm => compiled::softmax_layernorm(&bench)?,
             Name::CompileCold => compiled::cold(&bench)?,
             Name::CompileMlp => compiled::mlp(&bench)?,
+            Name::Scale => scale::scale(&bench)?,
             Name::DdpCollectives => ddp::collectives(&bench, joined(&world)?)?,
-            Name::DdpMlp => ddp::mlp(&bench, joined(&world)?)?,
-            Name::DdpGpt => ddp::gpt(&bench, joined(&world)?)?,
-            Name::DdpConvnet => ddp::convnet(&bench, joined(&world)?)?,
+            Name::DdpMlp => ddp::mlp(&bench, joined(&world)?, options.ddp_batches)?,
+            Name::DdpGpt => ddp::gpt(&bench, joined(&world)?, options.ddp_batches)?,
+            Name::DdpConvnet => ddp::convnet(&bench, joined(&world)?, options.ddp_batches)?,
             Name::CompileBackward => {
                 compiled_backward::nodes(&bench)?;
                 compiled_backward::step(&bench)?;
