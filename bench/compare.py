@@ -1,9 +1,9 @@
 """Runs firebrand and its peers on the same work, turn by turn, and prints the ratios.
 
-    python bench/compare.py [BENCH...] [--peers torch,compile,jax] [--threads 1,2] [--rounds 2] [--json FILE]
+    python bench/compare.py [BENCH...] [--peers torch,compile,jax,candle] [--threads 1,2] [--rounds 2] [--json FILE]
                             [--venv DIR] [--firebrand PATH] [--history FILE]
 
-The peers live in a virtual environment outside this tree (default ~/.cache/firebrand/bench-venv), made on first use. Within a round every side runs each bench once,
+The peers live in a virtual environment outside this tree (default ~/.cache/firebrand/bench-venv), made on first use; candle's program is built beside it. Within a round every side runs each bench once,
 one after the other, so that all meet the same machine; the best value of all rounds counts. `share` is the part of the machine's limit that firebrand reaches: see
 `firebrand bench roofline`. Values taken while other programs used the machine are marked with `*`. Needs only Python's standard library.
 """
@@ -15,12 +15,16 @@ import pathlib
 import platform
 import subprocess
 import sys
+import tempfile
 import time
 import venv
 
 HERE = pathlib.Path(__file__).resolve().parent
 BENCHES = ["roofline", "ops", "pointwise", "softmax_layernorm", "matmul", "linalg", "conv", "mlp", "gpt", "convnet", "saved_memory", "transforms"]
 BENCHES += ["compile_pointwise", "compile_softmax_layernorm", "compile_cold", "compile_mlp", "compile_backward"]
+OF_CANDLE = ["matmul", "mlp", "gpt", "convnet"]
+# Benches with a script of their own, which runs firebrand and PyTorch in turns and writes rows: case, threads, unit, firebrand, torch.
+SCRIPTS = ["pt2", "generate", "ddp"]
 RATES = ("GFLOPS", "GB/s", "steps/s", "tokens/s", "images/s")  # more is better; every other unit is a time
 
 
@@ -49,9 +53,35 @@ def build():
     return found[-1]
 
 
-def measure(cmd, side):
+def build_candle(where):
+    """The path of candle's program, built if need be."""
+    env = dict(os.environ, CARGO_TARGET_DIR=str(where / "candle"))
+    subprocess.run(["cargo", "build", "--release", "--quiet"], cwd=HERE / "candle", env=env, check=True)
+    return where / "candle/release/candle-peer"
+
+
+def script(name, a, ours, python):
+    """The rows that a bench with a script of its own writes; none if it fails, which is reported."""
+    with tempfile.TemporaryDirectory() as folder:
+        rows = pathlib.Path(folder) / "rows"
+        more = ["--json", rows]
+        cmd = {
+            "pt2": [sys.executable, HERE / "pt2.py", "--firebrand", ours, "--venv", a.venv, "--threads", a.threads, "--rounds", a.rounds],
+            "generate": [python, HERE.parent / "golden/conformance_generate.py", ours, "--speed"],
+            "ddp": [sys.executable, HERE / "ddp.py", ours, "--venv", a.venv, "--rounds", a.rounds],
+        }[name]
+        r = subprocess.run([str(c) for c in cmd + more], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        if r.returncode:
+            why = (r.stderr.strip().splitlines() or ["no message"])[-1]
+            print(f"  {name} failed: {why}", file=sys.stderr)
+            return []
+        return [json.loads(line) for line in rows.read_text().splitlines()]
+
+
+def measure(cmd, side, threads):
     """The JSON lines a side prints. A side that fails is reported and left out."""
-    r = subprocess.run([str(c) for c in cmd], capture_output=True, text=True)
+    env = dict(os.environ, RAYON_NUM_THREADS=str(threads)) if side == "candle" else None
+    r = subprocess.run([str(c) for c in cmd], capture_output=True, text=True, env=env)
     if r.returncode:
         why = (r.stderr.strip().splitlines() or ["no message"])[-1]
         print(f"  {side} failed: {why}", file=sys.stderr)
@@ -120,7 +150,7 @@ def commit():
 def main():
     p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     p.add_argument("benches", nargs="*", default=[])
-    p.add_argument("--peers", default="torch,compile,jax")
+    p.add_argument("--peers", default="torch,compile,jax,candle")
     p.add_argument("--threads", default="1,2")
     p.add_argument("--rounds", type=int, default=2)
     p.add_argument("--json", type=pathlib.Path, help="write every value and ratio here")
@@ -130,26 +160,41 @@ def main():
     a = p.parse_args()
     peers = [x for x in a.peers.split(",") if x]
     threads = [int(x) for x in a.threads.split(",")]
-    benches = a.benches or BENCHES
-    if unknown := set(benches) - set(BENCHES):
-        p.error(f"no bench {', '.join(sorted(unknown))}; there are {', '.join(BENCHES)}")
-    python = environment(a.venv, peers) if peers else None
+    benches = a.benches or BENCHES + (SCRIPTS if "torch" in peers else [])
+    if unknown := set(benches) - set(BENCHES) - set(SCRIPTS):
+        p.error(f"no bench {', '.join(sorted(unknown))}; there are {', '.join(BENCHES + SCRIPTS)}")
+    if unknown := set(peers) - {"torch", "compile", "jax", "candle"}:
+        p.error(f"no peer {', '.join(sorted(unknown))}; there are torch, compile, jax, candle")
+    python = environment(a.venv, peers) if set(peers) - {"candle"} else None
+    candle = build_candle(a.venv.parent) if "candle" in peers else None
     ours = a.firebrand or build()
 
     results = {}
     for number in range(a.rounds):
-        for bench in benches:
+        for bench in [b for b in benches if b not in SCRIPTS]:
             for n in threads:
                 for side in ["firebrand", *peers]:
+                    if side == "candle" and bench not in OF_CANDLE:
+                        continue
                     load = busy()
                     others = "" if load is None else f" (others use {load:.1f} cores)"
                     print(f"round {number + 1}/{a.rounds} {bench} threads={n} {side}{others}", file=sys.stderr)
-                    cmd = [ours, "bench", bench, "--json", "--threads", n] if side == "firebrand" else [python, HERE / "peers.py", bench, "--peer", side, "--threads", n]
-                    for m in measure(cmd, side):
+                    cmd = {
+                        "firebrand": [ours, "bench", bench, "--json", "--threads", n],
+                        "candle": [candle, bench, "--threads", n],
+                    }.get(side, [python, HERE / "peers.py", bench, "--peer", side, "--threads", n])
+                    for m in measure(cmd, side, n):
                         key = (m["bench"], m["case"], m["threads"], side)
                         old = results.get(key)
                         if old is None or better(m["unit"], m["value"], old["value"]):
                             results[key] = {**m, "load": load}
+    for bench in [b for b in benches if b in SCRIPTS]:
+        load = busy()
+        print(f"{bench}: {a.rounds} rounds" + ("" if load is None else f" (others use {load:.1f} cores)"), file=sys.stderr)
+        for row in script(bench, a, ours, python):
+            for side in ("firebrand", "torch"):
+                m = {"bench": bench, "case": row["case"], "threads": row["threads"], "unit": row["unit"], "value": row[side], "load": load}
+                results[bench, row["case"], row["threads"], side] = m
     print(f"{processor()}\n")
     print(table(results, peers))
     rows = []

@@ -2,7 +2,7 @@
 
     python golden/conformance_generate.py FIREBRAND             run by `cargo xtask conformance generate`
     python golden/conformance_generate.py --golden              writes golden/generate/, which crates/cli/tests/generate.rs reads
-    python golden/conformance_generate.py FIREBRAND --speed     tokens per second beside PyTorch eager with the same cache, 1 and 2 threads
+    python golden/conformance_generate.py FIREBRAND --speed     tokens per second beside PyTorch eager with the same cache, 1 and 2 threads; --json FILE writes them, too
 
 Small models with random weights. Greedy tokens, and tokens drawn with a seed, must be equal.
 """
@@ -125,7 +125,7 @@ def golden(folder):
     (folder / "tokens.json").write_text(json.dumps(what) + "\n")
 
 
-def speed(firebrand, folder):
+def speed(firebrand, folder, rows):
     """Best of four on each side, in turns; a model of 30 M parameters, batch 1."""
     torch.manual_seed(1)
     config = t.LlamaConfig(**SMALL | dict(hidden_size=512, num_hidden_layers=8, num_attention_heads=8, num_key_value_heads=8, intermediate_size=1536, vocab_size=8000, max_position_embeddings=512))
@@ -166,6 +166,8 @@ def speed(firebrand, folder):
         rates = {side: NEW / s for side, s in best.items()}
         shown = [f"{side} {r:.1f} tokens/s ({r / rates['PyTorch eager']:.2f}x, {r * size / 1e9:.1f} GB/s of weights)" for side, r in rates.items()]
         print(f"{threads} threads: " + "; ".join(shown), flush=True)
+        for side, case in (("firebrand", "llama"), ("firebrand --compile", "llama compiled")):
+            rows.append({"case": case, "threads": threads, "unit": "tokens/s", "firebrand": rates[side], "torch": rates["PyTorch eager"]})
 
 
 def main():
@@ -174,7 +176,11 @@ def main():
     firebrand, failed = sys.argv[1], []
     with tempfile.TemporaryDirectory() as folder:
         if "--speed" in sys.argv:
-            return speed(firebrand, pathlib.Path(folder)) or 0
+            rows = []
+            speed(firebrand, pathlib.Path(folder), rows)
+            if "--json" in sys.argv:
+                pathlib.Path(sys.argv[sys.argv.index("--json") + 1]).write_text("".join(json.dumps(r) + "\n" for r in rows))
+            return 0
         for name in MODELS:
             try:
                 print(f"{name:8} {compare(firebrand, name, pathlib.Path(folder))}", flush=True)
