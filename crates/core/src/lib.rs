@@ -69,7 +69,7 @@ pub use print::PrintOptions;
 pub use scalar::Scalar;
 pub use storage::Fork;
 pub use sym::{IntoSizes, SymInt};
-pub use tensor::{Spec, Tensor, WeakTensor};
+pub use tensor::{Spec, Tensor, TensorMap, WeakTensor};
 pub use tree::{Outcome, TensorTree};
 pub use warnings::{collect_warnings, warn};
 

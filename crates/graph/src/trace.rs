@@ -13,7 +13,7 @@ use firebrand_core::autograd::is_grad_enabled;
 use firebrand_core::dispatch::{self, Op, Outputs, Value};
 use firebrand_core::state::ThreadState;
 use firebrand_core::sym::SymNode;
-use firebrand_core::{DType, Device, Scalar, SymInt, Tensor, WeakTensor};
+use firebrand_core::{DType, Device, Scalar, SymInt, Tensor, TensorMap, WeakTensor};
 use firebrand_core::{capture, func};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -34,8 +34,7 @@ pub struct Trace {
     module: GraphModule,
     /// Tensors that have a node, by id. Holding them keeps their ids from being reused.
     nodes: HashMap<usize, (Tensor, NodeId)>,
-    /// Real tensors, and the meta tensors that replace them while tracing.
-    outlines: Vec<(Tensor, Tensor)>,
+    outlines: Outlines,
     free: Free,
     captured: Vec<(Tensor, NodeId)>,
     /// The last placeholder of a tensor; further ones go behind it.
@@ -52,6 +51,13 @@ pub struct Trace {
     memory: Option<HashMap<usize, Vec<(Tensor, NodeId)>>>,
     /// For a graph that is not differentiated: grad mode is a note on the node.
     below: bool,
+}
+
+/// Real tensors, and the meta tensors that replace them while tracing.
+#[derive(Default)]
+struct Outlines {
+    of: TensorMap<Tensor>,
+    reals: TensorMap<Tensor>,
 }
 
 /// The trace that ops go to, which it is used as, and those that wait while the sides of conditionals are recorded.
@@ -120,7 +126,7 @@ impl Trace {
         Trace {
             module: GraphModule::default(),
             nodes: HashMap::new(),
-            outlines: Vec::new(),
+            outlines: Outlines::default(),
             free,
             captured: Vec::new(),
             last_input: None,
@@ -251,14 +257,15 @@ impl Trace {
         if let Some((_, node)) = self.nodes.get(&tensor.id()) {
             return Some(*node);
         }
-        let real = self.outlines.iter().find(|(_, outline)| outline.is_same(tensor)).map(|(real, _)| real)?;
+        let real = self.outlines.reals.get(tensor)?;
         self.nodes.get(&real.id()).map(|(_, node)| *node)
     }
 
     /// Whether a meta tensor comes from no op of the program and stands for nothing.
     pub fn is_lost(&mut self, tensor: &Tensor) -> bool {
-        let outlined = |t: &Tensor| self.outlines.iter().any(|(_, outline)| outline.is_same(t));
-        tensor.is_meta() && !outlined(tensor) && self.known(tensor).or_else(|| self.alias(tensor)).is_none()
+        tensor.is_meta()
+            && self.outlines.reals.get(tensor).is_none()
+            && self.known(tensor).or_else(|| self.alias(tensor)).is_none()
     }
 
     /// The node of a tensor; one that comes from outside gets one.
@@ -266,7 +273,7 @@ impl Trace {
         if let Some(node) = self.known(tensor).or_else(|| self.alias(tensor)) {
             return Ok(node);
         }
-        let real = self.outlines.iter().find(|(_, outline)| outline.is_same(tensor)).map(|(real, _)| real.clone());
+        let real = self.outlines.reals.get(tensor).cloned();
         if self.below && tensor.is_meta() && real.is_none() {
             let shape = tensor.shape();
             let message = format!("a meta tensor of shape {shape:?} was not produced by an op of the program");
@@ -291,11 +298,12 @@ impl Trace {
         if t.is_meta() || t.is_wrapped_number() {
             return Ok(t.clone());
         }
-        if let Some((_, outline)) = self.outlines.iter().find(|(real, _)| real.is_same(t)) {
+        if let Some(outline) = self.outlines.of.get(t) {
             return Ok(outline.clone());
         }
         let outline = outline_like(t)?;
-        self.outlines.push((t.clone(), outline.clone()));
+        self.outlines.of.insert(t, outline.clone());
+        self.outlines.reals.insert(&outline, t.clone());
         Ok(outline)
     }
 
@@ -513,9 +521,10 @@ impl Trace {
 
     /// Drops all tensors; those still alive afterwards are held elsewhere.
     pub fn release(&mut self) -> Vec<(WeakTensor, NodeId)> {
-        let outlines = self.outlines.drain(..);
-        let outlines =
-            outlines.filter_map(|(real, outline)| Some((outline.downgrade(), self.nodes.get(&real.id())?.1)));
+        let outlines = std::mem::take(&mut self.outlines).of;
+        let outlines = outlines
+            .into_iter()
+            .filter_map(|(real, outline)| Some((outline.downgrade(), self.nodes.get(&real.id())?.1)));
         let mut list: Vec<(WeakTensor, NodeId)> = outlines.collect();
         self.memory = None;
         list.extend(self.nodes.drain().map(|(_, (t, n))| (t.downgrade(), n)));

@@ -5,8 +5,8 @@
 
 use crate::error::{Error, Result};
 use crate::program::{Constant, ExportedProgram};
-use firebrand_core::Tensor;
 use firebrand_core::autograd::no_grad;
+use firebrand_core::{Tensor, TensorMap};
 use firebrand_io::plain;
 use indexmap::IndexMap;
 use std::fmt;
@@ -83,7 +83,7 @@ impl ExportedProgram {
         let mut result = self.clone();
         let mut used = vec![false; renamed.len()];
         // What each distinct tensor of the program becomes, so that names of one tensor stay names of one.
-        let mut replaced: Vec<(Tensor, Tensor)> = Vec::new();
+        let mut replaced: TensorMap<Tensor> = TensorMap::new();
         for (name, state) in &self.state_dict {
             let Some((at, _, (_, value))) = renamed.get_full(name) else { continue };
             used[at] = true;
@@ -92,14 +92,14 @@ impl ExportedProgram {
                 report.mismatched.push(format!("{name}: expected {expected:?}, found {found:?}"));
                 continue;
             }
-            if !replaced.iter().any(|(old, _)| old.is_same(&state.tensor)) {
-                replaced.push((state.tensor.clone(), placed(value, &state.tensor)?));
+            if !replaced.contains(&state.tensor) {
+                replaced.insert(&state.tensor, placed(value, &state.tensor)?);
             }
             report.loaded += 1;
         }
         for (name, state) in &mut result.state_dict {
-            match replaced.iter().find(|(old, _)| old.is_same(&state.tensor)) {
-                Some((_, new)) => state.tensor = new.clone(),
+            match replaced.get(&state.tensor) {
+                Some(new) => state.tensor = new.clone(),
                 None if state.is_parameter && !report.mismatched.iter().any(|m| m.starts_with(&format!("{name}:"))) => {
                     report.missing.push(name.clone());
                 }

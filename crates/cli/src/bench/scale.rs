@@ -15,7 +15,7 @@ use firebrand::optim::Optimizer;
 use firebrand::prelude::*;
 
 /// Seconds of a call after which a case is not made larger.
-const ENOUGH: f64 = 8.0;
+const ENOUGH: f64 = 2.0;
 /// Calls of which the fastest counts, while they are short.
 const CALLS: usize = 5;
 /// Sizes that the exponent is taken from.

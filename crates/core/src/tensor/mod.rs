@@ -9,6 +9,7 @@ mod access;
 mod description;
 mod extras;
 mod foreign;
+mod map;
 mod replaced;
 pub(crate) mod sparse;
 mod spec;
@@ -16,6 +17,7 @@ mod versions;
 
 pub(crate) use access::{Access, AccessMut};
 pub(crate) use extras::{Extras, Wrapped};
+pub use map::TensorMap;
 pub(crate) use spec::Shape;
 pub use spec::Spec;
 

@@ -29,8 +29,9 @@ use crate::program::{Constant, ExportedProgram, State};
 use crate::signature::{InputKind, OutputKind, SpecArg};
 use firebrand_core::autograd::no_grad;
 use firebrand_core::module::{Buffer, Forward, Module, ModuleCore, ModuleVisitor, Parameter};
-use firebrand_core::{Fork, Scalar, Tensor};
+use firebrand_core::{Fork, Scalar, Tensor, TensorMap};
 use indexmap::IndexMap;
+use std::collections::HashSet;
 use std::sync::{Arc, OnceLock};
 use structure::Structure;
 
@@ -113,17 +114,17 @@ impl ProgramModule {
         let mut program = program.clone();
         let mut fork = Fork::default();
         // Names of one tensor stay names of one tensor.
-        let mut forked: Vec<(Tensor, Tensor)> = Vec::new();
+        let mut forked: TensorMap<Tensor> = TensorMap::new();
         let mut copy = |t: &Tensor| -> Result<Tensor> {
-            if let Some((_, c)) = forked.iter().find(|(original, _)| original.is_same(t)) {
+            if let Some(c) = forked.get(t) {
                 return Ok(c.clone());
             }
             let c = fork.tensor(t)?;
-            forked.push((t.clone(), c.clone()));
+            forked.insert(t, c.clone());
             Ok(c)
         };
         let (mut parameters, mut buffers) = (IndexMap::new(), IndexMap::new());
-        let mut known: Vec<(Tensor, Parameter)> = Vec::new();
+        let mut known: TensorMap<Parameter> = TensorMap::new();
         for (name, state) in &mut program.state_dict {
             let tensor = copy(&state.tensor)?;
             if !state.is_parameter {
@@ -131,20 +132,20 @@ impl ProgramModule {
                 state.tensor = tensor;
                 continue;
             }
-            let parameter = match known.iter().find(|(t, _)| t.is_same(&tensor)) {
-                Some((_, p)) => p.clone(),
+            let parameter = match known.get(&tensor) {
+                Some(p) => p.clone(),
                 None => {
                     let wants_grad = tensor.requires_grad();
                     let p = Parameter::frozen(tensor.clone());
                     p.try_set_requires_grad(wants_grad)?;
-                    known.push((tensor, p.clone()));
+                    known.insert(&tensor, p.clone());
                     p
                 }
             };
             state.tensor = parameter.tensor().clone();
             parameters.insert(name.clone(), parameter);
         }
-        let transient: Vec<String> = program
+        let transient: HashSet<String> = program
             .signature()?
             .inputs
             .iter()

@@ -18,6 +18,7 @@ use crate::signature::*;
 use firebrand_core::Tensor;
 use firebrand_core::autograd::is_grad_enabled;
 use firebrand_core::module::{Buffer, Module, ModuleVisitor, Parameter};
+use std::collections::HashSet;
 use std::sync::Arc;
 
 pub use inner::InnerTrace;
@@ -114,8 +115,9 @@ impl<'a> Export<'a> {
 
     /// The parameters and buffers of a module that the function calls.
     pub fn module(mut self, module: &dyn Module) -> Self {
+        let mut seen = self.state.iter().map(|s| s.tensor.id()).collect();
         for (path, inner) in module.named_modules() {
-            inner.visit(&mut Collect { path: &path, state: &mut self.state });
+            inner.visit(&mut Collect { path: &path, state: &mut self.state, seen: &mut seen });
         }
         self
     }
@@ -240,11 +242,13 @@ impl<'a> Export<'a> {
 struct Collect<'s> {
     path: &'s str,
     state: &'s mut Vec<Own>,
+    /// Ids of the tensors in `state`: what several modules share is there once.
+    seen: &'s mut HashSet<usize>,
 }
 
 impl Collect<'_> {
     fn add(&mut self, name: &str, tensor: Tensor, is_parameter: bool, persistent: bool) {
-        if !self.state.iter().any(|s| s.tensor.is_same(&tensor)) {
+        if self.seen.insert(tensor.id()) {
             let name = if self.path.is_empty() { name.to_string() } else { format!("{}.{name}", self.path) };
             self.state.push(Own { name, tensor, is_parameter, persistent });
         }

@@ -5,8 +5,8 @@ use crate::error::{Error, Result};
 use crate::ir::*;
 use crate::program::{Constant, ExportedProgram};
 use crate::signature::{GraphSignature, InputKind, InputSpec, SpecArg};
-use firebrand_core::Tensor;
 use firebrand_core::dispatch::Op;
+use firebrand_core::{Tensor, TensorMap};
 use std::sync::Arc;
 
 const PASS: &str = "lift_constants_pass";
@@ -26,9 +26,10 @@ pub fn lift_constants(
         module: (*program.module).clone(),
         signature: program.signature()?.clone(),
         result: program.clone(),
-        attributes,
-        seen: Vec::new(),
+        attributes: TensorMap::new(),
+        seen: TensorMap::new(),
     };
+    attributes.iter().for_each(|(t, names)| _ = lift.attributes.insert(t, names));
     let reads: Vec<NodeId> =
         lift.module.graph.nodes().filter(|&n| lift.module.graph[n].attr_path().is_some()).collect();
     let mut count = 0;
@@ -48,9 +49,9 @@ struct Lift<'a> {
     module: GraphModule,
     signature: GraphSignature,
     result: ExportedProgram,
-    attributes: &'a [(Tensor, Vec<String>)],
+    attributes: TensorMap<&'a [String]>,
     /// Constants lifted so far, and their placeholders.
-    seen: Vec<(Tensor, NodeId)>,
+    seen: TensorMap<NodeId>,
 }
 
 impl Lift<'_> {
@@ -73,11 +74,10 @@ impl Lift<'_> {
                 return Err(Error::PassNode { pass: PASS, node, message });
             }
         };
-        let known = self.seen.iter().find(|(t, _)| t.is_same(&tensor)).map(|(_, p)| *p);
-        let placeholder = match known {
-            Some(placeholder) => placeholder,
+        let placeholder = match self.seen.get(&tensor) {
+            Some(placeholder) => *placeholder,
             None => {
-                let fqns = self.attributes.iter().find(|(t, _)| t.is_same(&tensor)).map(|(_, names)| names.clone());
+                let fqns = self.attributes.get(&tensor).map(|names| names.to_vec());
                 let fqns = fqns.filter(|f| !f.is_empty()).unwrap_or_else(|| vec![self.fresh(n, "lifted_tensor_")]);
                 for fqn in &fqns {
                     // A parameter that is a constant is trained no more.
@@ -88,7 +88,7 @@ impl Lift<'_> {
                 self.module.graph.meta_mut(placeholder).val = Some(TensorMeta::of(&tensor.detach()).into());
                 let arg = SpecArg::Tensor(self.module.graph[placeholder].name().clone());
                 self.spec(InputSpec { kind: InputKind::ConstantTensor(fqns[0].as_str().into()), arg });
-                self.seen.push((tensor, placeholder));
+                self.seen.insert(&tensor, placeholder);
                 placeholder
             }
         };

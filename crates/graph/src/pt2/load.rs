@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::program::{Constant, Dialect, ExportedProgram, State, ValueRange};
 use crate::signature::InputKind;
 use crate::verify::verify_module;
-use firebrand_core::Tensor;
+use firebrand_core::{Tensor, TensorMap};
 use firebrand_io::{Archive, Memory, ReadOptions, torch_save};
 use indexmap::IndexMap;
 use std::path::Path;
@@ -236,9 +236,10 @@ fn place_state(program: &mut ExportedProgram, role: Role, tensors: Tensors) -> R
         }
     }
     // Only parameters require grad; a pickled buffer may say otherwise.
-    let parameters: Vec<&Tensor> = program.parameters().map(|(_, t)| t).collect();
+    let mut parameters = TensorMap::new();
+    program.parameters().for_each(|(_, t)| _ = parameters.insert(t, ()));
     for (_, buffer) in program.buffers().filter(|(_, t)| t.requires_grad()) {
-        if !parameters.iter().any(|p| p.is_same(buffer)) {
+        if !parameters.contains(buffer) {
             buffer.try_set_requires_grad(false)?;
         }
     }

@@ -3,7 +3,7 @@
 use super::algorithm::{Algorithm, Batch, Implementation};
 use super::{GroupDict, Optimizer, StateDict};
 use firebrand_core::autograd::no_grad;
-use firebrand_core::{DType, Error, Result, Tensor, ops};
+use firebrand_core::{DType, Error, Result, Tensor, TensorMap, ops};
 use indexmap::IndexMap;
 
 /// State of one parameter, created at its first step.
@@ -55,13 +55,15 @@ impl<A: Algorithm> Grouped<A> {
         if params.is_empty() {
             return Err(Error::argument(A::NAME, "expected at least one parameter, found an empty list"));
         }
+        let mut known = TensorMap::new();
+        self.groups.iter().flat_map(|g| &g.params).for_each(|p| _ = known.insert(p, ()));
         for (k, p) in params.iter().enumerate() {
             if !p.is_leaf() {
                 let message = format!("parameter {k} was computed by an op; only leaves can be optimized");
                 return Err(Error::argument(A::NAME, message));
             }
             options.accepts(p)?;
-            if params[..k].iter().chain(self.groups.iter().flat_map(|g| &g.params)).any(|o| o.is_same(p)) {
+            if known.insert(p, ()).is_some() {
                 return Err(Error::argument(A::NAME, format!("parameter {k} occurs more than once")));
             }
         }

@@ -22,6 +22,7 @@ use firebrand_core::dispatch::{Decomposition, Derivative, Op, push_inner_layer};
 use firebrand_core::state::ThreadState;
 use firebrand_core::{Device, Layout, Spec, Tensor};
 use std::cell::Cell;
+use std::collections::HashSet;
 use std::sync::Arc;
 
 const PASS: &str = "run_decompositions";
@@ -70,7 +71,7 @@ fn decomposed(program: &ExportedProgram, context: &Context) -> Result<ExportedPr
     }
     let _mode = set_grad_enabled(context.ambient_grad).scoped();
     let mut module = trace(&program.module, &inputs)?;
-    keep_input_names(&mut module.graph, inputs.iter().map(|(name, _)| name.clone()).collect());
+    keep_input_names(&mut module.graph, &inputs);
     let mut result = ExportedProgram { dialect: dialect_of(&module), ..program.clone() };
     if let Some(signature) = &mut result.signature {
         let signature = Arc::make_mut(signature);
@@ -111,7 +112,7 @@ fn conditional(layer: &Arc<TraceLayer>, call: &Call<'_>) -> Result<Value> {
         ThreadState::isolated(|| {
             let _mode = set_grad_enabled(grad).scoped();
             let mut module = trace(body, &inputs)?;
-            keep_input_names(&mut module.graph, inputs.iter().map(|(name, _)| name.clone()).collect());
+            keep_input_names(&mut module.graph, &inputs);
             Ok(module)
         })
     };
@@ -124,7 +125,8 @@ fn conditional(layer: &Arc<TraceLayer>, call: &Call<'_>) -> Result<Value> {
 }
 
 /// Gives inputs the names they had, also those that no new node would get, such as `input`.
-fn keep_input_names(graph: &mut Graph, names: Vec<Name>) {
+fn keep_input_names(graph: &mut Graph, inputs: &[(Name, Tensor)]) {
+    let names: HashSet<&Name> = inputs.iter().map(|(name, _)| name).collect();
     let others: Vec<NodeId> =
         graph.nodes().filter(|&n| !graph[n].is_placeholder() && names.contains(graph[n].name())).collect();
     for n in others {
@@ -133,8 +135,8 @@ fn keep_input_names(graph: &mut Graph, names: Vec<Name>) {
         graph.rename(n, "");
         graph.rename(n, &name);
     }
-    let inputs: Vec<NodeId> = graph.placeholders().collect();
-    graph.set_names(inputs.into_iter().zip(names));
+    let placeholders: Vec<NodeId> = graph.placeholders().collect();
+    graph.set_names(placeholders.into_iter().zip(inputs.iter().map(|(name, _)| name.clone())));
 }
 
 /// A meta tensor like the value of a node.

@@ -10,7 +10,7 @@ use crate::program::{ExportedProgram, State};
 use crate::signature::InputKind;
 use firebrand_core::autograd::no_grad;
 use firebrand_core::dispatch::Op;
-use firebrand_core::{DType, Tensor, ops};
+use firebrand_core::{DType, Tensor, TensorMap, ops};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -164,17 +164,16 @@ impl Merge {
             self.result.state_dict.shift_remove(name);
             signature.inputs.retain(|s| !matches!(&s.kind, InputKind::Parameter(t) if **t == **name));
         }
-        let mut trained: Vec<(Tensor, Tensor)> = Vec::new();
+        let mut trained: TensorMap<Tensor> = TensorMap::new();
         for state in
             self.result.state_dict.values_mut().filter(|s| s.is_parameter && s.tensor.dtype().is_floating_point())
         {
-            let known = trained.iter().find(|(t, _)| t.is_same(&state.tensor)).map(|(_, new)| new.clone());
-            let new = match known {
-                Some(new) => new,
+            let new = match trained.get(&state.tensor) {
+                Some(new) => new.clone(),
                 None => {
                     let new = state.tensor.detach();
                     new.try_set_requires_grad(true)?;
-                    trained.push((state.tensor.clone(), new.clone()));
+                    trained.insert(&state.tensor, new.clone());
                     new
                 }
             };

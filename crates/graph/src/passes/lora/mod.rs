@@ -25,7 +25,7 @@ use crate::pt2::Extras;
 use crate::signature::{InputKind, InputSpec, SpecArg};
 use firebrand_core::autograd::no_grad;
 use firebrand_core::dispatch::Op;
-use firebrand_core::{DType, Tensor, ops};
+use firebrand_core::{DType, Tensor, TensorMap, ops};
 use layers::{Layer, LayerKind, Layers};
 use std::sync::Arc;
 
@@ -179,7 +179,7 @@ fn insert(
 
 /// Parameters outside these modules no longer require grad. They share memory with the originals.
 fn freeze(program: &mut ExportedProgram, modules_to_save: &[String]) -> Result<()> {
-    let mut frozen: Vec<(Tensor, Tensor)> = Vec::new();
+    let mut frozen: TensorMap<Tensor> = TensorMap::new();
     let mut used = vec![false; modules_to_save.len()];
     let mut still: Vec<&str> = Vec::new();
     for (name, state) in program.state_dict.iter_mut().filter(|(_, s)| s.is_parameter) {
@@ -193,12 +193,11 @@ fn freeze(program: &mut ExportedProgram, modules_to_save: &[String]) -> Result<(
             state.tensor = trained;
             continue;
         }
-        let known = frozen.iter().find(|(t, _)| t.is_same(&state.tensor)).map(|(_, f)| f.clone());
-        state.tensor = match known {
-            Some(f) => f,
+        state.tensor = match frozen.get(&state.tensor) {
+            Some(f) => f.clone(),
             None => {
                 let f = state.tensor.detach();
-                frozen.push((state.tensor.clone(), f.clone()));
+                frozen.insert(&state.tensor, f.clone());
                 f
             }
         };
