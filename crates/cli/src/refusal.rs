@@ -64,6 +64,13 @@ impl From<firebrand::io::Error> for Refusal {
     }
 }
 
+/// What a workload of `firebrand bench` ended with: its own error, or that of printing.
+impl From<Box<dyn std::error::Error>> for Refusal {
+    fn from(e: Box<dyn std::error::Error>) -> Refusal {
+        e.downcast::<std::io::Error>().map_or_else(Refusal::because, |e| Refusal::from(*e))
+    }
+}
+
 impl From<std::io::Error> for Refusal {
     fn from(e: std::io::Error) -> Refusal {
         if e.kind() == std::io::ErrorKind::BrokenPipe { Refusal::ReaderGone } else { Refusal::because(e) }

@@ -183,19 +183,24 @@ impl<'a> Args<'a> {
         self.values
     }
 
-    #[cold]
     pub(crate) fn wrong<T>(&self, k: usize, name: &str, expected: &str) -> Result<T> {
+        Err(self.wrong_type(k, name, expected))
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn wrong_type(&self, k: usize, name: &str, expected: &str) -> Error {
         let found = self.values.get(k).map_or("nothing", Value::kind);
         // Generated calls leave the name to the schema.
         let of_schema = || Some(Op::from_name(self.op)?.info().schema.args.get(k)?.name);
         let name = if name.is_empty() { of_schema().unwrap_or(name) } else { name };
-        Err(Error::from(ErrorKind::ArgumentType {
+        Error::from(ErrorKind::ArgumentType {
             op: self.op.to_string(),
             position: k,
             name: name.to_string(),
             expected: expected.to_string(),
             found: found.to_string(),
-        }))
+        })
     }
 
     fn at(&self, k: usize) -> &'a Value {

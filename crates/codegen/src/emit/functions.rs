@@ -315,11 +315,14 @@ fn below_item(plan: &Plan<'_>) -> Option<String> {
     // Pointwise kernels work on tiles of a fixed size; others may need memory of their own, which may not be there.
     let run = |call: String| match op.native.has_tag("pointwise") {
         true => call,
-        false => format!("cpu::run(|| {call})"),
+        false => format!("cpu::run(&mut || {call})"),
     };
     let body = match (&op.rust.implementation, op.rust.form) {
         (Implementation::Composite(_) | Implementation::Foreach(_) | Implementation::Manual(..), _) => return None,
-        (Implementation::Direct(f), _) => run(format!("cpu::{f}({arguments})")),
+        (Implementation::Direct(f), _) => match op.native.has_tag("pointwise") {
+            true => format!("cpu::{f}({arguments})"),
+            false => format!("cpu::run_for(|| cpu::{f}({arguments}))"),
+        },
         (Implementation::View(f), _) => match op.returns {
             Returns::List => format!(
                 "let layouts = shape::view::{f}({arguments})?;

@@ -35,8 +35,13 @@ use crate::layout::Layout;
 use crate::{DType, Error, ErrorKind, Result, Scalar, Spec, Tensor, ops::shape};
 use firebrand_kernels::View;
 
-/// Runs a kernel that may need temporary memory as large as its operands: an error if there is not enough.
-pub(crate) fn run<R>(kernel: impl FnOnce() -> Result<R>) -> Result<R> {
+/// Runs a kernel that may need temporary memory as large as its operands: an error if there is not enough. Compiled once, not per kernel.
+pub(crate) fn run(kernel: &mut dyn FnMut() -> Result<()>) -> Result<()> {
+    firebrand_kernels::scratch::attempt(kernel)?
+}
+
+/// [`run`], of a kernel that makes its results.
+pub(crate) fn run_for<R>(kernel: impl FnOnce() -> Result<R>) -> Result<R> {
     firebrand_kernels::scratch::attempt(kernel)?
 }
 

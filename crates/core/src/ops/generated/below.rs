@@ -1899,7 +1899,7 @@ pub(crate) fn complex(word: u32, real: &Tensor, imag: &Tensor) -> Result<Tensor>
     races::op!("complex", real, imag);
     let result = Tensor::try_empty(shape::complex("complex", real, imag)?)?;
     if !result.is_meta() {
-        cpu::run(|| cpu::pointwise::complex(real, imag, &result))?;
+        cpu::run(&mut || cpu::pointwise::complex(real, imag, &result))?;
     }
     Ok(result)
 }
@@ -1928,7 +1928,7 @@ pub(crate) fn complex_out(
         out,
         spec.into(),
         &[real, imag],
-        &|out| cpu::run(|| cpu::pointwise::complex(real, imag, out)),
+        &|out| cpu::run(&mut || cpu::pointwise::complex(real, imag, out)),
     )
 }
 
@@ -5531,7 +5531,7 @@ pub(crate) fn glu(word: u32, self_: &Tensor, dim: i64) -> Result<Tensor> {
     races::op!("glu", self_);
     let result = Tensor::try_empty(shape::glu("glu", self_, dim)?)?;
     if !result.is_meta() {
-        cpu::run(|| cpu::activations::glu(self_, dim, &result))?;
+        cpu::run(&mut || cpu::activations::glu(self_, dim, &result))?;
     }
     Ok(result)
 }
@@ -6008,7 +6008,9 @@ pub(crate) fn glu_backward(
         shape::glu_backward("glu_backward", grad_output, self_, dim)?,
     )?;
     if !result.is_meta() {
-        cpu::run(|| cpu::activations::glu_backward(grad_output, self_, dim, &result))?;
+        cpu::run(
+            &mut || cpu::activations::glu_backward(grad_output, self_, dim, &result),
+        )?;
     }
     Ok(result)
 }
@@ -6020,7 +6022,7 @@ pub(crate) fn sum(word: u32, self_: &Tensor, dtype: Option<DType>) -> Result<Ten
     races::op!("sum", self_);
     let result = Tensor::try_empty(shape::reduce_all("sum", self_, dtype)?)?;
     if !result.is_meta() {
-        cpu::run(|| cpu::reduce::sum(self_, dtype, &result))?;
+        cpu::run(&mut || cpu::reduce::sum(self_, dtype, &result))?;
     }
     Ok(result)
 }
@@ -6041,7 +6043,7 @@ pub(crate) fn sum_dim(
     races::op!("sum", self_);
     let result = Tensor::try_empty(shape::reduce("sum", self_, dim, keepdim, dtype)?)?;
     if !result.is_meta() {
-        cpu::run(|| cpu::reduce::sum_dim(self_, dim, keepdim, dtype, &result))?;
+        cpu::run(&mut || cpu::reduce::sum_dim(self_, dim, keepdim, dtype, &result))?;
     }
     Ok(result)
 }
@@ -6070,7 +6072,7 @@ pub(crate) fn sum_dim_out(
         out,
         spec.into(),
         &[self_],
-        &|out| cpu::run(|| cpu::reduce::sum_dim(self_, dim, keepdim, dtype, out)),
+        &|out| cpu::run(&mut || cpu::reduce::sum_dim(self_, dim, keepdim, dtype, out)),
     )
 }
 
@@ -6081,7 +6083,7 @@ pub(crate) fn mean(word: u32, self_: &Tensor, dtype: Option<DType>) -> Result<Te
     races::op!("mean", self_);
     let result = Tensor::try_empty(shape::reduce_all_float("mean", self_, dtype)?)?;
     if !result.is_meta() {
-        cpu::run(|| cpu::reduce::mean(self_, dtype, &result))?;
+        cpu::run(&mut || cpu::reduce::mean(self_, dtype, &result))?;
     }
     Ok(result)
 }
@@ -6104,7 +6106,7 @@ pub(crate) fn mean_dim(
         shape::reduce_float("mean", self_, dim, keepdim, dtype)?,
     )?;
     if !result.is_meta() {
-        cpu::run(|| cpu::reduce::mean_dim(self_, dim, keepdim, dtype, &result))?;
+        cpu::run(&mut || cpu::reduce::mean_dim(self_, dim, keepdim, dtype, &result))?;
     }
     Ok(result)
 }
@@ -6133,7 +6135,7 @@ pub(crate) fn mean_dim_out(
         out,
         spec.into(),
         &[self_],
-        &|out| cpu::run(|| cpu::reduce::mean_dim(self_, dim, keepdim, dtype, out)),
+        &|out| cpu::run(&mut || cpu::reduce::mean_dim(self_, dim, keepdim, dtype, out)),
     )
 }
 
@@ -6144,7 +6146,7 @@ pub(crate) fn prod(word: u32, self_: &Tensor, dtype: Option<DType>) -> Result<Te
     races::op!("prod", self_);
     let result = Tensor::try_empty(shape::reduce_all("prod", self_, dtype)?)?;
     if !result.is_meta() {
-        cpu::run(|| cpu::reduce::prod(self_, dtype, &result))?;
+        cpu::run(&mut || cpu::reduce::prod(self_, dtype, &result))?;
     }
     Ok(result)
 }
@@ -6167,7 +6169,7 @@ pub(crate) fn prod_dim(
         shape::reduce_dim("prod", self_, dim, keepdim, dtype)?,
     )?;
     if !result.is_meta() {
-        cpu::run(|| cpu::reduce::prod_dim(self_, dim, keepdim, dtype, &result))?;
+        cpu::run(&mut || cpu::reduce::prod_dim(self_, dim, keepdim, dtype, &result))?;
     }
     Ok(result)
 }
@@ -6196,7 +6198,7 @@ pub(crate) fn prod_dim_out(
         out,
         spec.into(),
         &[self_],
-        &|out| cpu::run(|| cpu::reduce::prod_dim(self_, dim, keepdim, dtype, out)),
+        &|out| cpu::run(&mut || cpu::reduce::prod_dim(self_, dim, keepdim, dtype, out)),
     )
 }
 
@@ -6220,7 +6222,7 @@ pub(crate) fn nansum(
         shape::reduce("nansum", self_, dim, keepdim, dtype)?,
     )?;
     if !result.is_meta() {
-        cpu::run(|| cpu::reduce::nansum(self_, dim, keepdim, dtype, &result))?;
+        cpu::run(&mut || cpu::reduce::nansum(self_, dim, keepdim, dtype, &result))?;
     }
     Ok(result)
 }
@@ -6233,7 +6235,7 @@ pub(crate) fn max(word: u32, self_: &Tensor) -> Result<Tensor> {
     races::op!("max", self_);
     let result = Tensor::try_empty(shape::reduce_all_same("max", self_)?)?;
     if !result.is_meta() {
-        cpu::run(|| cpu::reduce::max(self_, &result))?;
+        cpu::run(&mut || cpu::reduce::max(self_, &result))?;
     }
     Ok(result)
 }
@@ -6246,7 +6248,7 @@ pub(crate) fn min(word: u32, self_: &Tensor) -> Result<Tensor> {
     races::op!("min", self_);
     let result = Tensor::try_empty(shape::reduce_all_same("min", self_)?)?;
     if !result.is_meta() {
-        cpu::run(|| cpu::reduce::min(self_, &result))?;
+        cpu::run(&mut || cpu::reduce::min(self_, &result))?;
     }
     Ok(result)
 }
@@ -6266,7 +6268,7 @@ pub(crate) fn max_dim(
     let values = Tensor::try_empty(spec0)?;
     let indices = Tensor::try_empty(spec1)?;
     if !values.is_meta() {
-        cpu::run(|| cpu::reduce::max_dim(self_, dim, keepdim, &values, &indices))?;
+        cpu::run(&mut || cpu::reduce::max_dim(self_, dim, keepdim, &values, &indices))?;
     }
     Ok((values, indices))
 }
@@ -6286,7 +6288,7 @@ pub(crate) fn min_dim(
     let values = Tensor::try_empty(spec0)?;
     let indices = Tensor::try_empty(spec1)?;
     if !values.is_meta() {
-        cpu::run(|| cpu::reduce::min_dim(self_, dim, keepdim, &values, &indices))?;
+        cpu::run(&mut || cpu::reduce::min_dim(self_, dim, keepdim, &values, &indices))?;
     }
     Ok((values, indices))
 }
@@ -6304,7 +6306,7 @@ pub(crate) fn amax(
     races::op!("amax", self_);
     let result = Tensor::try_empty(shape::reduce_same("amax", self_, dim, keepdim)?)?;
     if !result.is_meta() {
-        cpu::run(|| cpu::reduce::amax(self_, dim, keepdim, &result))?;
+        cpu::run(&mut || cpu::reduce::amax(self_, dim, keepdim, &result))?;
     }
     Ok(result)
 }
@@ -6334,7 +6336,7 @@ pub(crate) fn amax_out(
         out,
         spec.into(),
         &[self_],
-        &|out| cpu::run(|| cpu::reduce::amax(self_, dim, keepdim, out)),
+        &|out| cpu::run(&mut || cpu::reduce::amax(self_, dim, keepdim, out)),
     )
 }
 
@@ -6351,7 +6353,7 @@ pub(crate) fn amin(
     races::op!("amin", self_);
     let result = Tensor::try_empty(shape::reduce_same("amin", self_, dim, keepdim)?)?;
     if !result.is_meta() {
-        cpu::run(|| cpu::reduce::amin(self_, dim, keepdim, &result))?;
+        cpu::run(&mut || cpu::reduce::amin(self_, dim, keepdim, &result))?;
     }
     Ok(result)
 }
@@ -6381,7 +6383,7 @@ pub(crate) fn amin_out(
         out,
         spec.into(),
         &[self_],
-        &|out| cpu::run(|| cpu::reduce::amin(self_, dim, keepdim, out)),
+        &|out| cpu::run(&mut || cpu::reduce::amin(self_, dim, keepdim, out)),
     )
 }
 
@@ -6400,7 +6402,7 @@ pub(crate) fn aminmax(
     let min = Tensor::try_empty(spec0)?;
     let max = Tensor::try_empty(spec1)?;
     if !min.is_meta() {
-        cpu::run(|| cpu::reduce::aminmax(self_, dim, keepdim, &min, &max))?;
+        cpu::run(&mut || cpu::reduce::aminmax(self_, dim, keepdim, &min, &max))?;
     }
     Ok((min, max))
 }
@@ -6418,7 +6420,7 @@ pub(crate) fn argmax(
     races::op!("argmax", self_);
     let result = Tensor::try_empty(shape::arg_reduce("argmax", self_, dim, keepdim)?)?;
     if !result.is_meta() {
-        cpu::run(|| cpu::reduce::argmax(self_, dim, keepdim, &result))?;
+        cpu::run(&mut || cpu::reduce::argmax(self_, dim, keepdim, &result))?;
     }
     Ok(result)
 }
@@ -6436,7 +6438,7 @@ pub(crate) fn argmin(
     races::op!("argmin", self_);
     let result = Tensor::try_empty(shape::arg_reduce("argmin", self_, dim, keepdim)?)?;
     if !result.is_meta() {
-        cpu::run(|| cpu::reduce::argmin(self_, dim, keepdim, &result))?;
+        cpu::run(&mut || cpu::reduce::argmin(self_, dim, keepdim, &result))?;
     }
     Ok(result)
 }
@@ -6448,7 +6450,7 @@ pub(crate) fn any(word: u32, self_: &Tensor) -> Result<Tensor> {
     races::op!("any", self_);
     let result = Tensor::try_empty(shape::reduce_all_bool("any", self_)?)?;
     if !result.is_meta() {
-        cpu::run(|| cpu::reduce::any(self_, &result))?;
+        cpu::run(&mut || cpu::reduce::any(self_, &result))?;
     }
     Ok(result)
 }
@@ -6465,7 +6467,7 @@ pub(crate) fn any_dim(
     races::op!("any", self_);
     let result = Tensor::try_empty(shape::reduce_bool("any", self_, dim, keepdim)?)?;
     if !result.is_meta() {
-        cpu::run(|| cpu::reduce::any_dim(self_, dim, keepdim, &result))?;
+        cpu::run(&mut || cpu::reduce::any_dim(self_, dim, keepdim, &result))?;
     }
     Ok(result)
 }
@@ -6487,7 +6489,7 @@ pub(crate) fn any_dims(
         shape::reduce_bool_dims("any", self_, dim, keepdim)?,
     )?;
     if !result.is_meta() {
-        cpu::run(|| cpu::reduce::any_dims(self_, dim, keepdim, &result))?;
+        cpu::run(&mut || cpu::reduce::any_dims(self_, dim, keepdim, &result))?;
     }
     Ok(result)
 }
@@ -6499,7 +6501,7 @@ pub(crate) fn all(word: u32, self_: &Tensor) -> Result<Tensor> {
     races::op!("all", self_);
     let result = Tensor::try_empty(shape::reduce_all_bool("all", self_)?)?;
     if !result.is_meta() {
-        cpu::run(|| cpu::reduce::all(self_, &result))?;
+        cpu::run(&mut || cpu::reduce::all(self_, &result))?;
     }
     Ok(result)
 }
@@ -6516,7 +6518,7 @@ pub(crate) fn all_dim(
     races::op!("all", self_);
     let result = Tensor::try_empty(shape::reduce_bool("all", self_, dim, keepdim)?)?;
     if !result.is_meta() {
-        cpu::run(|| cpu::reduce::all_dim(self_, dim, keepdim, &result))?;
+        cpu::run(&mut || cpu::reduce::all_dim(self_, dim, keepdim, &result))?;
     }
     Ok(result)
 }
@@ -6538,7 +6540,7 @@ pub(crate) fn all_dims(
         shape::reduce_bool_dims("all", self_, dim, keepdim)?,
     )?;
     if !result.is_meta() {
-        cpu::run(|| cpu::reduce::all_dims(self_, dim, keepdim, &result))?;
+        cpu::run(&mut || cpu::reduce::all_dims(self_, dim, keepdim, &result))?;
     }
     Ok(result)
 }
@@ -6554,7 +6556,7 @@ pub(crate) fn count_nonzero(
     races::op!("count_nonzero", self_);
     let result = Tensor::try_empty(shape::count_nonzero("count_nonzero", self_, dim)?)?;
     if !result.is_meta() {
-        cpu::run(|| cpu::reduce::count_nonzero(self_, dim, &result))?;
+        cpu::run(&mut || cpu::reduce::count_nonzero(self_, dim, &result))?;
     }
     Ok(result)
 }
@@ -6575,7 +6577,7 @@ pub(crate) fn count_nonzero_dims(
         shape::count_nonzero_dims("count_nonzero", self_, dim)?,
     )?;
     if !result.is_meta() {
-        cpu::run(|| cpu::reduce::count_nonzero_dims(self_, dim, &result))?;
+        cpu::run(&mut || cpu::reduce::count_nonzero_dims(self_, dim, &result))?;
     }
     Ok(result)
 }
@@ -6598,7 +6600,7 @@ pub(crate) fn var_correction(
         shape::variance("var", self_, dim, correction, keepdim)?,
     )?;
     if !result.is_meta() {
-        cpu::run(|| cpu::reduce::var(self_, dim, correction, keepdim, &result))?;
+        cpu::run(&mut || cpu::reduce::var(self_, dim, correction, keepdim, &result))?;
     }
     Ok(result)
 }
@@ -6621,7 +6623,7 @@ pub(crate) fn std_correction(
         shape::variance("std", self_, dim, correction, keepdim)?,
     )?;
     if !result.is_meta() {
-        cpu::run(|| cpu::reduce::std(self_, dim, correction, keepdim, &result))?;
+        cpu::run(&mut || cpu::reduce::std(self_, dim, correction, keepdim, &result))?;
     }
     Ok(result)
 }
@@ -6650,14 +6652,16 @@ pub(crate) fn var_mean_correction(
     let result0 = Tensor::try_empty(spec0)?;
     let result1 = Tensor::try_empty(spec1)?;
     if !result0.is_meta() {
-        cpu::run(|| cpu::reduce::var_mean(
-            self_,
-            dim,
-            correction,
-            keepdim,
-            &result0,
-            &result1,
-        ))?;
+        cpu::run(
+            &mut || cpu::reduce::var_mean(
+                self_,
+                dim,
+                correction,
+                keepdim,
+                &result0,
+                &result1,
+            ),
+        )?;
     }
     Ok((result0, result1))
 }
@@ -6686,14 +6690,16 @@ pub(crate) fn std_mean_correction(
     let result0 = Tensor::try_empty(spec0)?;
     let result1 = Tensor::try_empty(spec1)?;
     if !result0.is_meta() {
-        cpu::run(|| cpu::reduce::std_mean(
-            self_,
-            dim,
-            correction,
-            keepdim,
-            &result0,
-            &result1,
-        ))?;
+        cpu::run(
+            &mut || cpu::reduce::std_mean(
+                self_,
+                dim,
+                correction,
+                keepdim,
+                &result0,
+                &result1,
+            ),
+        )?;
     }
     Ok((result0, result1))
 }
@@ -6705,7 +6711,7 @@ pub(crate) fn norm(word: u32, self_: &Tensor, p: Scalar) -> Result<Tensor> {
     races::op!("norm", self_);
     let result = Tensor::try_empty(shape::norm_all("norm", self_, p)?)?;
     if !result.is_meta() {
-        cpu::run(|| cpu::reduce::norm_all(self_, p, &result))?;
+        cpu::run(&mut || cpu::reduce::norm_all(self_, p, &result))?;
     }
     Ok(result)
 }
@@ -6726,7 +6732,7 @@ pub(crate) fn norm_dim(
     races::op!("norm", self_);
     let result = Tensor::try_empty(shape::norm_dim("norm", self_, p, dim, keepdim)?)?;
     if !result.is_meta() {
-        cpu::run(|| cpu::reduce::norm_dim(self_, p, dim, keepdim, &result))?;
+        cpu::run(&mut || cpu::reduce::norm_dim(self_, p, dim, keepdim, &result))?;
     }
     Ok(result)
 }
@@ -6750,7 +6756,9 @@ pub(crate) fn linalg_vector_norm(
         shape::vector_norm("linalg_vector_norm", self_, ord, dim, keepdim, dtype)?,
     )?;
     if !result.is_meta() {
-        cpu::run(|| cpu::reduce::vector_norm(self_, ord, dim, keepdim, dtype, &result))?;
+        cpu::run(
+            &mut || cpu::reduce::vector_norm(self_, ord, dim, keepdim, dtype, &result),
+        )?;
     }
     Ok(result)
 }
@@ -6770,7 +6778,7 @@ pub(crate) fn logsumexp(
     races::op!("logsumexp", self_);
     let result = Tensor::try_empty(shape::logsumexp("logsumexp", self_, dim, keepdim)?)?;
     if !result.is_meta() {
-        cpu::run(|| cpu::reduce::logsumexp(self_, dim, keepdim, &result))?;
+        cpu::run(&mut || cpu::reduce::logsumexp(self_, dim, keepdim, &result))?;
     }
     Ok(result)
 }
@@ -6787,7 +6795,7 @@ pub(crate) fn cumsum(
     races::op!("cumsum", self_);
     let result = Tensor::try_empty(shape::scan("cumsum", self_, dim, dtype)?)?;
     if !result.is_meta() {
-        cpu::run(|| cpu::reduce::cumsum(self_, dim, dtype, &result))?;
+        cpu::run(&mut || cpu::reduce::cumsum(self_, dim, dtype, &result))?;
     }
     Ok(result)
 }
@@ -6815,7 +6823,7 @@ pub(crate) fn cumsum_out(
         out,
         spec.into(),
         &[self_],
-        &|out| cpu::run(|| cpu::reduce::cumsum(self_, dim, dtype, out)),
+        &|out| cpu::run(&mut || cpu::reduce::cumsum(self_, dim, dtype, out)),
     )
 }
 
@@ -6831,7 +6839,7 @@ pub(crate) fn cumprod(
     races::op!("cumprod", self_);
     let result = Tensor::try_empty(shape::scan("cumprod", self_, dim, dtype)?)?;
     if !result.is_meta() {
-        cpu::run(|| cpu::reduce::cumprod(self_, dim, dtype, &result))?;
+        cpu::run(&mut || cpu::reduce::cumprod(self_, dim, dtype, &result))?;
     }
     Ok(result)
 }
@@ -6859,7 +6867,7 @@ pub(crate) fn cumprod_out(
         out,
         spec.into(),
         &[self_],
-        &|out| cpu::run(|| cpu::reduce::cumprod(self_, dim, dtype, out)),
+        &|out| cpu::run(&mut || cpu::reduce::cumprod(self_, dim, dtype, out)),
     )
 }
 
@@ -6873,7 +6881,7 @@ pub(crate) fn cummax(word: u32, self_: &Tensor, dim: i64) -> Result<(Tensor, Ten
     let values = Tensor::try_empty(spec0)?;
     let indices = Tensor::try_empty(spec1)?;
     if !values.is_meta() {
-        cpu::run(|| cpu::reduce::cummax(self_, dim, &values, &indices))?;
+        cpu::run(&mut || cpu::reduce::cummax(self_, dim, &values, &indices))?;
     }
     Ok((values, indices))
 }
@@ -6888,7 +6896,7 @@ pub(crate) fn cummin(word: u32, self_: &Tensor, dim: i64) -> Result<(Tensor, Ten
     let values = Tensor::try_empty(spec0)?;
     let indices = Tensor::try_empty(spec1)?;
     if !values.is_meta() {
-        cpu::run(|| cpu::reduce::cummin(self_, dim, &values, &indices))?;
+        cpu::run(&mut || cpu::reduce::cummin(self_, dim, &values, &indices))?;
     }
     Ok((values, indices))
 }
@@ -6900,7 +6908,7 @@ pub(crate) fn logcumsumexp(word: u32, self_: &Tensor, dim: i64) -> Result<Tensor
     races::op!("logcumsumexp", self_);
     let result = Tensor::try_empty(shape::scan_float("logcumsumexp", self_, dim)?)?;
     if !result.is_meta() {
-        cpu::run(|| cpu::reduce::logcumsumexp(self_, dim, &result))?;
+        cpu::run(&mut || cpu::reduce::logcumsumexp(self_, dim, &result))?;
     }
     Ok(result)
 }
@@ -6912,7 +6920,7 @@ pub(crate) fn trace(word: u32, self_: &Tensor) -> Result<Tensor> {
     races::op!("trace", self_);
     let result = Tensor::try_empty(shape::trace("trace", self_)?)?;
     if !result.is_meta() {
-        cpu::run(|| cpu::reduce::trace(self_, &result))?;
+        cpu::run(&mut || cpu::reduce::trace(self_, &result))?;
     }
     Ok(result)
 }
@@ -6936,7 +6944,7 @@ pub(crate) fn histc(
     races::op!("histc", self_);
     let result = Tensor::try_empty(shape::histc("histc", self_, bins, min, max)?)?;
     if !result.is_meta() {
-        cpu::run(|| cpu::reduce::histc(self_, bins, min, max, &result))?;
+        cpu::run(&mut || cpu::reduce::histc(self_, bins, min, max, &result))?;
     }
     Ok(result)
 }
@@ -6961,7 +6969,7 @@ pub(crate) fn bincount(
         &std::iter::empty::<&Tensor>().chain([self_]).chain(weights).collect::<Vec<_>>(),
     )?;
     races::op!("bincount", self_, weights);
-    cpu::run(|| cpu::reduce::bincount(self_, weights, minlength))
+    cpu::run_for(|| cpu::reduce::bincount(self_, weights, minlength))
 }
 
 pub(crate) fn equal(word: u32, self_: &Tensor, other: &Tensor) -> Result<bool> {
@@ -6971,7 +6979,7 @@ pub(crate) fn equal(word: u32, self_: &Tensor, other: &Tensor) -> Result<bool> {
         return dispatch::apart(word, Op::EQUAL, &[self_.into(), other.into()]);
     }
     races::op!("equal", self_, other);
-    cpu::run(|| cpu::reduce::equal(self_, other))
+    cpu::run_for(|| cpu::reduce::equal(self_, other))
 }
 
 pub(crate) fn _softmax(
@@ -6992,7 +7000,7 @@ pub(crate) fn _softmax(
         shape::softmax("_softmax", self_, dim, half_to_float)?,
     )?;
     if !result.is_meta() {
-        cpu::run(|| cpu::softmax::softmax(self_, dim, half_to_float, &result))?;
+        cpu::run(&mut || cpu::softmax::softmax(self_, dim, half_to_float, &result))?;
     }
     Ok(result)
 }
@@ -7022,7 +7030,7 @@ pub(crate) fn _softmax_out(
         out,
         spec.into(),
         &[self_],
-        &|out| cpu::run(|| cpu::softmax::softmax(self_, dim, half_to_float, out)),
+        &|out| cpu::run(&mut || cpu::softmax::softmax(self_, dim, half_to_float, out)),
     )
 }
 
@@ -7044,7 +7052,7 @@ pub(crate) fn _log_softmax(
         shape::softmax("_log_softmax", self_, dim, half_to_float)?,
     )?;
     if !result.is_meta() {
-        cpu::run(|| cpu::softmax::log_softmax(self_, dim, half_to_float, &result))?;
+        cpu::run(&mut || cpu::softmax::log_softmax(self_, dim, half_to_float, &result))?;
     }
     Ok(result)
 }
@@ -7074,7 +7082,9 @@ pub(crate) fn _log_softmax_out(
         out,
         spec.into(),
         &[self_],
-        &|out| cpu::run(|| cpu::softmax::log_softmax(self_, dim, half_to_float, out)),
+        &|out| cpu::run(
+            &mut || cpu::softmax::log_softmax(self_, dim, half_to_float, out),
+        ),
     )
 }
 
@@ -7107,13 +7117,15 @@ pub(crate) fn _softmax_backward_data(
         )?,
     )?;
     if !result.is_meta() {
-        cpu::run(|| cpu::softmax::softmax_backward_data(
-            grad_output,
-            output,
-            dim,
-            input_dtype,
-            &result,
-        ))?;
+        cpu::run(
+            &mut || cpu::softmax::softmax_backward_data(
+                grad_output,
+                output,
+                dim,
+                input_dtype,
+                &result,
+            ),
+        )?;
     }
     Ok(result)
 }
@@ -7147,13 +7159,15 @@ pub(crate) fn _log_softmax_backward_data(
         )?,
     )?;
     if !result.is_meta() {
-        cpu::run(|| cpu::softmax::log_softmax_backward_data(
-            grad_output,
-            output,
-            dim,
-            input_dtype,
-            &result,
-        ))?;
+        cpu::run(
+            &mut || cpu::softmax::log_softmax_backward_data(
+                grad_output,
+                output,
+                dim,
+                input_dtype,
+                &result,
+            ),
+        )?;
     }
     Ok(result)
 }
@@ -7177,7 +7191,7 @@ pub(crate) fn _safe_softmax(
         shape::safe_softmax("_safe_softmax", self_, dim, dtype)?,
     )?;
     if !result.is_meta() {
-        cpu::run(|| cpu::softmax::safe_softmax(self_, dim, dtype, &result))?;
+        cpu::run(&mut || cpu::softmax::safe_softmax(self_, dim, dtype, &result))?;
     }
     Ok(result)
 }
@@ -7227,16 +7241,18 @@ pub(crate) fn native_layer_norm(
     let result1 = Tensor::try_empty(spec1)?;
     let result2 = Tensor::try_empty(spec2)?;
     if !result0.is_meta() {
-        cpu::run(|| cpu::norm::native_layer_norm(
-            input,
-            normalized_shape,
-            weight,
-            bias,
-            eps,
-            &result0,
-            &result1,
-            &result2,
-        ))?;
+        cpu::run(
+            &mut || cpu::norm::native_layer_norm(
+                input,
+                normalized_shape,
+                weight,
+                bias,
+                eps,
+                &result0,
+                &result1,
+                &result2,
+            ),
+        )?;
     }
     Ok((result0, result1, result2))
 }
@@ -7299,19 +7315,21 @@ pub(crate) fn native_layer_norm_backward(
     let result1 = Tensor::try_empty(spec1)?;
     let result2 = Tensor::try_empty(spec2)?;
     if !result0.is_meta() {
-        cpu::run(|| cpu::norm::native_layer_norm_backward(
-            grad_out,
-            input,
-            normalized_shape,
-            mean,
-            rstd,
-            weight,
-            bias,
-            output_mask,
-            &result0,
-            &result1,
-            &result2,
-        ))?;
+        cpu::run(
+            &mut || cpu::norm::native_layer_norm_backward(
+                grad_out,
+                input,
+                normalized_shape,
+                mean,
+                rstd,
+                weight,
+                bias,
+                output_mask,
+                &result0,
+                &result1,
+                &result2,
+            ),
+        )?;
     }
     Ok((result0, result1, result2))
 }
@@ -7370,19 +7388,21 @@ pub(crate) fn native_group_norm(
     let result1 = Tensor::try_empty(spec1)?;
     let result2 = Tensor::try_empty(spec2)?;
     if !result0.is_meta() {
-        cpu::run(|| cpu::norm::native_group_norm(
-            input,
-            weight,
-            bias,
-            N,
-            C,
-            HxW,
-            group,
-            eps,
-            &result0,
-            &result1,
-            &result2,
-        ))?;
+        cpu::run(
+            &mut || cpu::norm::native_group_norm(
+                input,
+                weight,
+                bias,
+                N,
+                C,
+                HxW,
+                group,
+                eps,
+                &result0,
+                &result1,
+                &result2,
+            ),
+        )?;
     }
     Ok((result0, result1, result2))
 }
@@ -7449,21 +7469,23 @@ pub(crate) fn native_group_norm_backward(
     let result1 = Tensor::try_empty(spec1)?;
     let result2 = Tensor::try_empty(spec2)?;
     if !result0.is_meta() {
-        cpu::run(|| cpu::norm::native_group_norm_backward(
-            grad_out,
-            input,
-            mean,
-            rstd,
-            weight,
-            N,
-            C,
-            HxW,
-            group,
-            output_mask,
-            &result0,
-            &result1,
-            &result2,
-        ))?;
+        cpu::run(
+            &mut || cpu::norm::native_group_norm_backward(
+                grad_out,
+                input,
+                mean,
+                rstd,
+                weight,
+                N,
+                C,
+                HxW,
+                group,
+                output_mask,
+                &result0,
+                &result1,
+                &result2,
+            ),
+        )?;
     }
     Ok((result0, result1, result2))
 }
@@ -7525,19 +7547,21 @@ pub(crate) fn native_batch_norm(
     let result1 = Tensor::try_empty(spec1)?;
     let result2 = Tensor::try_empty(spec2)?;
     if !result0.is_meta() {
-        cpu::run(|| cpu::norm::native_batch_norm(
-            input,
-            weight,
-            bias,
-            running_mean,
-            running_var,
-            training,
-            momentum,
-            eps,
-            &result0,
-            &result1,
-            &result2,
-        ))?;
+        cpu::run(
+            &mut || cpu::norm::native_batch_norm(
+                input,
+                weight,
+                bias,
+                running_mean,
+                running_var,
+                training,
+                momentum,
+                eps,
+                &result0,
+                &result1,
+                &result2,
+            ),
+        )?;
     }
     Ok((result0, result1, result2))
 }
@@ -7610,21 +7634,23 @@ pub(crate) fn native_batch_norm_backward(
     let result1 = Tensor::try_empty(spec1)?;
     let result2 = Tensor::try_empty(spec2)?;
     if !result0.is_meta() {
-        cpu::run(|| cpu::norm::native_batch_norm_backward(
-            grad_out,
-            input,
-            weight,
-            running_mean,
-            running_var,
-            save_mean,
-            save_invstd,
-            train,
-            eps,
-            output_mask,
-            &result0,
-            &result1,
-            &result2,
-        ))?;
+        cpu::run(
+            &mut || cpu::norm::native_batch_norm_backward(
+                grad_out,
+                input,
+                weight,
+                running_mean,
+                running_var,
+                save_mean,
+                save_invstd,
+                train,
+                eps,
+                output_mask,
+                &result0,
+                &result1,
+                &result2,
+            ),
+        )?;
     }
     Ok((result0, result1, result2))
 }
@@ -7650,7 +7676,7 @@ pub(crate) fn mse_loss(
         shape::pair_loss("mse_loss", self_, target, reduction)?,
     )?;
     if !result.is_meta() {
-        cpu::run(|| cpu::loss::mse_loss(self_, target, reduction, &result))?;
+        cpu::run(&mut || cpu::loss::mse_loss(self_, target, reduction, &result))?;
     }
     Ok(result)
 }
@@ -7684,13 +7710,15 @@ pub(crate) fn mse_loss_backward(
         )?,
     )?;
     if !result.is_meta() {
-        cpu::run(|| cpu::loss::mse_loss_backward(
-            grad_output,
-            self_,
-            target,
-            reduction,
-            &result,
-        ))?;
+        cpu::run(
+            &mut || cpu::loss::mse_loss_backward(
+                grad_output,
+                self_,
+                target,
+                reduction,
+                &result,
+            ),
+        )?;
     }
     Ok(result)
 }
@@ -7717,7 +7745,9 @@ pub(crate) fn smooth_l1_loss(
         shape::smooth_l1_loss("smooth_l1_loss", self_, target, reduction, beta)?,
     )?;
     if !result.is_meta() {
-        cpu::run(|| cpu::loss::smooth_l1_loss(self_, target, reduction, beta, &result))?;
+        cpu::run(
+            &mut || cpu::loss::smooth_l1_loss(self_, target, reduction, beta, &result),
+        )?;
     }
     Ok(result)
 }
@@ -7759,14 +7789,16 @@ pub(crate) fn smooth_l1_loss_backward(
         )?,
     )?;
     if !result.is_meta() {
-        cpu::run(|| cpu::loss::smooth_l1_loss_backward(
-            grad_output,
-            self_,
-            target,
-            reduction,
-            beta,
-            &result,
-        ))?;
+        cpu::run(
+            &mut || cpu::loss::smooth_l1_loss_backward(
+                grad_output,
+                self_,
+                target,
+                reduction,
+                beta,
+                &result,
+            ),
+        )?;
     }
     Ok(result)
 }
@@ -7793,7 +7825,9 @@ pub(crate) fn huber_loss(
         shape::huber_loss("huber_loss", self_, target, reduction, delta)?,
     )?;
     if !result.is_meta() {
-        cpu::run(|| cpu::loss::huber_loss(self_, target, reduction, delta, &result))?;
+        cpu::run(
+            &mut || cpu::loss::huber_loss(self_, target, reduction, delta, &result),
+        )?;
     }
     Ok(result)
 }
@@ -7835,14 +7869,16 @@ pub(crate) fn huber_loss_backward(
         )?,
     )?;
     if !result.is_meta() {
-        cpu::run(|| cpu::loss::huber_loss_backward(
-            grad_output,
-            self_,
-            target,
-            reduction,
-            delta,
-            &result,
-        ))?;
+        cpu::run(
+            &mut || cpu::loss::huber_loss_backward(
+                grad_output,
+                self_,
+                target,
+                reduction,
+                delta,
+                &result,
+            ),
+        )?;
     }
     Ok(result)
 }
@@ -7883,13 +7919,15 @@ pub(crate) fn binary_cross_entropy(
         )?,
     )?;
     if !result.is_meta() {
-        cpu::run(|| cpu::loss::binary_cross_entropy(
-            self_,
-            target,
-            weight,
-            reduction,
-            &result,
-        ))?;
+        cpu::run(
+            &mut || cpu::loss::binary_cross_entropy(
+                self_,
+                target,
+                weight,
+                reduction,
+                &result,
+            ),
+        )?;
     }
     Ok(result)
 }
@@ -7939,14 +7977,16 @@ pub(crate) fn binary_cross_entropy_backward(
         )?,
     )?;
     if !result.is_meta() {
-        cpu::run(|| cpu::loss::binary_cross_entropy_backward(
-            grad_output,
-            self_,
-            target,
-            weight,
-            reduction,
-            &result,
-        ))?;
+        cpu::run(
+            &mut || cpu::loss::binary_cross_entropy_backward(
+                grad_output,
+                self_,
+                target,
+                weight,
+                reduction,
+                &result,
+            ),
+        )?;
     }
     Ok(result)
 }
@@ -7996,14 +8036,16 @@ pub(crate) fn binary_cross_entropy_with_logits(
         )?,
     )?;
     if !result.is_meta() {
-        cpu::run(|| cpu::loss::binary_cross_entropy_with_logits(
-            self_,
-            target,
-            weight,
-            pos_weight,
-            reduction,
-            &result,
-        ))?;
+        cpu::run(
+            &mut || cpu::loss::binary_cross_entropy_with_logits(
+                self_,
+                target,
+                weight,
+                pos_weight,
+                reduction,
+                &result,
+            ),
+        )?;
     }
     Ok(result)
 }
@@ -8052,15 +8094,17 @@ pub(crate) fn nll_loss_forward(
     let output = Tensor::try_empty(spec0)?;
     let total_weight = Tensor::try_empty(spec1)?;
     if !output.is_meta() {
-        cpu::run(|| cpu::loss::nll_loss_forward(
-            self_,
-            target,
-            weight,
-            reduction,
-            ignore_index,
-            &output,
-            &total_weight,
-        ))?;
+        cpu::run(
+            &mut || cpu::loss::nll_loss_forward(
+                self_,
+                target,
+                weight,
+                reduction,
+                ignore_index,
+                &output,
+                &total_weight,
+            ),
+        )?;
     }
     Ok((output, total_weight))
 }
@@ -8117,16 +8161,18 @@ pub(crate) fn nll_loss_backward(
         )?,
     )?;
     if !result.is_meta() {
-        cpu::run(|| cpu::loss::nll_loss_backward(
-            grad_output,
-            self_,
-            target,
-            weight,
-            reduction,
-            ignore_index,
-            total_weight,
-            &result,
-        ))?;
+        cpu::run(
+            &mut || cpu::loss::nll_loss_backward(
+                grad_output,
+                self_,
+                target,
+                weight,
+                reduction,
+                ignore_index,
+                total_weight,
+                &result,
+            ),
+        )?;
     }
     Ok(result)
 }
@@ -8175,15 +8221,17 @@ pub(crate) fn nll_loss2d_forward(
     let output = Tensor::try_empty(spec0)?;
     let total_weight = Tensor::try_empty(spec1)?;
     if !output.is_meta() {
-        cpu::run(|| cpu::loss::nll_loss2d_forward(
-            self_,
-            target,
-            weight,
-            reduction,
-            ignore_index,
-            &output,
-            &total_weight,
-        ))?;
+        cpu::run(
+            &mut || cpu::loss::nll_loss2d_forward(
+                self_,
+                target,
+                weight,
+                reduction,
+                ignore_index,
+                &output,
+                &total_weight,
+            ),
+        )?;
     }
     Ok((output, total_weight))
 }
@@ -8240,16 +8288,18 @@ pub(crate) fn nll_loss2d_backward(
         )?,
     )?;
     if !result.is_meta() {
-        cpu::run(|| cpu::loss::nll_loss2d_backward(
-            grad_output,
-            self_,
-            target,
-            weight,
-            reduction,
-            ignore_index,
-            total_weight,
-            &result,
-        ))?;
+        cpu::run(
+            &mut || cpu::loss::nll_loss2d_backward(
+                grad_output,
+                self_,
+                target,
+                weight,
+                reduction,
+                ignore_index,
+                total_weight,
+                &result,
+            ),
+        )?;
     }
     Ok(result)
 }
@@ -8263,7 +8313,7 @@ pub(crate) fn mm(word: u32, self_: &Tensor, mat2: &Tensor) -> Result<Tensor> {
     races::op!("mm", self_, mat2);
     let result = Tensor::try_empty(shape::mm("mm", self_, mat2)?)?;
     if !result.is_meta() {
-        cpu::run(|| cpu::matmul::mm(self_, mat2, &result))?;
+        cpu::run(&mut || cpu::matmul::mm(self_, mat2, &result))?;
     }
     Ok(result)
 }
@@ -8291,7 +8341,7 @@ pub(crate) fn mm_out(
         out,
         spec.into(),
         &[self_, mat2],
-        &|out| cpu::run(|| cpu::matmul::mm(self_, mat2, out)),
+        &|out| cpu::run(&mut || cpu::matmul::mm(self_, mat2, out)),
     )
 }
 
@@ -8304,7 +8354,7 @@ pub(crate) fn bmm(word: u32, self_: &Tensor, mat2: &Tensor) -> Result<Tensor> {
     races::op!("bmm", self_, mat2);
     let result = Tensor::try_empty(shape::bmm("bmm", self_, mat2)?)?;
     if !result.is_meta() {
-        cpu::run(|| cpu::matmul::bmm(self_, mat2, &result))?;
+        cpu::run(&mut || cpu::matmul::bmm(self_, mat2, &result))?;
     }
     Ok(result)
 }
@@ -8332,7 +8382,7 @@ pub(crate) fn bmm_out(
         out,
         spec.into(),
         &[self_, mat2],
-        &|out| cpu::run(|| cpu::matmul::bmm(self_, mat2, out)),
+        &|out| cpu::run(&mut || cpu::matmul::bmm(self_, mat2, out)),
     )
 }
 
@@ -8345,7 +8395,7 @@ pub(crate) fn mv(word: u32, self_: &Tensor, vec: &Tensor) -> Result<Tensor> {
     races::op!("mv", self_, vec);
     let result = Tensor::try_empty(shape::mv("mv", self_, vec)?)?;
     if !result.is_meta() {
-        cpu::run(|| cpu::matmul::mv(self_, vec, &result))?;
+        cpu::run(&mut || cpu::matmul::mv(self_, vec, &result))?;
     }
     Ok(result)
 }
@@ -8373,7 +8423,7 @@ pub(crate) fn mv_out(
         out,
         spec.into(),
         &[self_, vec],
-        &|out| cpu::run(|| cpu::matmul::mv(self_, vec, out)),
+        &|out| cpu::run(&mut || cpu::matmul::mv(self_, vec, out)),
     )
 }
 
@@ -8386,7 +8436,7 @@ pub(crate) fn dot(word: u32, self_: &Tensor, tensor: &Tensor) -> Result<Tensor> 
     races::op!("dot", self_, tensor);
     let result = Tensor::try_empty(shape::dot("dot", self_, tensor)?)?;
     if !result.is_meta() {
-        cpu::run(|| cpu::matmul::dot(self_, tensor, &result))?;
+        cpu::run(&mut || cpu::matmul::dot(self_, tensor, &result))?;
     }
     Ok(result)
 }
@@ -8414,7 +8464,7 @@ pub(crate) fn dot_out(
         out,
         spec.into(),
         &[self_, tensor],
-        &|out| cpu::run(|| cpu::matmul::dot(self_, tensor, out)),
+        &|out| cpu::run(&mut || cpu::matmul::dot(self_, tensor, out)),
     )
 }
 
@@ -8440,7 +8490,7 @@ pub(crate) fn addmm(
         shape::addmm("addmm", self_, mat1, mat2, beta, alpha)?,
     )?;
     if !result.is_meta() {
-        cpu::run(|| cpu::matmul::addmm(self_, mat1, mat2, beta, alpha, &result))?;
+        cpu::run(&mut || cpu::matmul::addmm(self_, mat1, mat2, beta, alpha, &result))?;
     }
     Ok(result)
 }
@@ -8469,7 +8519,7 @@ pub(crate) fn addmm_(
         self_,
         spec.into(),
         &[self_, mat1, mat2],
-        &|out| cpu::run(|| cpu::matmul::addmm(self_, mat1, mat2, beta, alpha, out)),
+        &|out| cpu::run(&mut || cpu::matmul::addmm(self_, mat1, mat2, beta, alpha, out)),
     )
 }
 
@@ -8507,7 +8557,7 @@ pub(crate) fn addmm_out(
         out,
         spec.into(),
         &[self_, mat1, mat2],
-        &|out| cpu::run(|| cpu::matmul::addmm(self_, mat1, mat2, beta, alpha, out)),
+        &|out| cpu::run(&mut || cpu::matmul::addmm(self_, mat1, mat2, beta, alpha, out)),
     )
 }
 
@@ -8533,7 +8583,7 @@ pub(crate) fn addmv(
         shape::addmv("addmv", self_, mat, vec, beta, alpha)?,
     )?;
     if !result.is_meta() {
-        cpu::run(|| cpu::matmul::addmv(self_, mat, vec, beta, alpha, &result))?;
+        cpu::run(&mut || cpu::matmul::addmv(self_, mat, vec, beta, alpha, &result))?;
     }
     Ok(result)
 }
@@ -8562,7 +8612,7 @@ pub(crate) fn addmv_(
         self_,
         spec.into(),
         &[self_, mat, vec],
-        &|out| cpu::run(|| cpu::matmul::addmv(self_, mat, vec, beta, alpha, out)),
+        &|out| cpu::run(&mut || cpu::matmul::addmv(self_, mat, vec, beta, alpha, out)),
     )
 }
 
@@ -8600,7 +8650,7 @@ pub(crate) fn addmv_out(
         out,
         spec.into(),
         &[self_, mat, vec],
-        &|out| cpu::run(|| cpu::matmul::addmv(self_, mat, vec, beta, alpha, out)),
+        &|out| cpu::run(&mut || cpu::matmul::addmv(self_, mat, vec, beta, alpha, out)),
     )
 }
 
@@ -8627,7 +8677,9 @@ pub(crate) fn baddbmm(
         shape::baddbmm("baddbmm", self_, batch1, batch2, beta, alpha)?,
     )?;
     if !result.is_meta() {
-        cpu::run(|| cpu::matmul::baddbmm(self_, batch1, batch2, beta, alpha, &result))?;
+        cpu::run(
+            &mut || cpu::matmul::baddbmm(self_, batch1, batch2, beta, alpha, &result),
+        )?;
     }
     Ok(result)
 }
@@ -8657,7 +8709,9 @@ pub(crate) fn baddbmm_(
         self_,
         spec.into(),
         &[self_, batch1, batch2],
-        &|out| cpu::run(|| cpu::matmul::baddbmm(self_, batch1, batch2, beta, alpha, out)),
+        &|out| cpu::run(
+            &mut || cpu::matmul::baddbmm(self_, batch1, batch2, beta, alpha, out),
+        ),
     )
 }
 
@@ -8695,7 +8749,9 @@ pub(crate) fn baddbmm_out(
         out,
         spec.into(),
         &[self_, batch1, batch2],
-        &|out| cpu::run(|| cpu::matmul::baddbmm(self_, batch1, batch2, beta, alpha, out)),
+        &|out| cpu::run(
+            &mut || cpu::matmul::baddbmm(self_, batch1, batch2, beta, alpha, out),
+        ),
     )
 }
 
@@ -8717,7 +8773,7 @@ pub(crate) fn fft_c2c(
         shape::fft::c2c("_fft_c2c", self_, dim, normalization, forward)?,
     )?;
     if !result.is_meta() {
-        cpu::run(|| cpu::fft::c2c(self_, dim, normalization, forward, &result))?;
+        cpu::run(&mut || cpu::fft::c2c(self_, dim, normalization, forward, &result))?;
     }
     Ok(result)
 }
@@ -8741,7 +8797,7 @@ pub(crate) fn fft_r2c(
         shape::fft::r2c("_fft_r2c", self_, dim, normalization, onesided)?,
     )?;
     if !result.is_meta() {
-        cpu::run(|| cpu::fft::r2c(self_, dim, normalization, onesided, &result))?;
+        cpu::run(&mut || cpu::fft::r2c(self_, dim, normalization, onesided, &result))?;
     }
     Ok(result)
 }
@@ -8764,7 +8820,9 @@ pub(crate) fn fft_c2r(
         shape::fft::c2r("_fft_c2r", self_, dim, normalization, last_dim_size)?,
     )?;
     if !result.is_meta() {
-        cpu::run(|| cpu::fft::c2r(self_, dim, normalization, last_dim_size, &result))?;
+        cpu::run(
+            &mut || cpu::fft::c2r(self_, dim, normalization, last_dim_size, &result),
+        )?;
     }
     Ok(result)
 }
@@ -8782,7 +8840,7 @@ pub(crate) fn fft_fftfreq(
             &[n.into(), d.into(), dtype.into(), Lent::None, device.into(), Lent::None],
         );
     }
-    cpu::run(|| cpu::fft::fftfreq(n, d, dtype, device))
+    cpu::run_for(|| cpu::fft::fftfreq(n, d, dtype, device))
 }
 
 pub(crate) fn fft_rfftfreq(
@@ -8798,7 +8856,7 @@ pub(crate) fn fft_rfftfreq(
             &[n.into(), d.into(), dtype.into(), Lent::None, device.into(), Lent::None],
         );
     }
-    cpu::run(|| cpu::fft::rfftfreq(n, d, dtype, device))
+    cpu::run_for(|| cpu::fft::rfftfreq(n, d, dtype, device))
 }
 
 pub(crate) fn linalg_inv_ex(
@@ -8814,7 +8872,7 @@ pub(crate) fn linalg_inv_ex(
     let inverse = Tensor::try_empty(spec0)?;
     let info = Tensor::try_empty(spec1)?;
     if !inverse.is_meta() {
-        cpu::run(|| cpu::linalg::inv_ex(A, check_errors, &inverse, &info))?;
+        cpu::run(&mut || cpu::linalg::inv_ex(A, check_errors, &inverse, &info))?;
     }
     Ok((inverse, info))
 }
@@ -8846,16 +8904,18 @@ pub(crate) fn _linalg_solve_ex(
     let pivots = Tensor::try_empty(spec2)?;
     let info = Tensor::try_empty(spec3)?;
     if !result.is_meta() {
-        cpu::run(|| cpu::linalg::solve_ex(
-            A,
-            B,
-            left,
-            check_errors,
-            &result,
-            &LU,
-            &pivots,
-            &info,
-        ))?;
+        cpu::run(
+            &mut || cpu::linalg::solve_ex(
+                A,
+                B,
+                left,
+                check_errors,
+                &result,
+                &LU,
+                &pivots,
+                &info,
+            ),
+        )?;
     }
     Ok((result, LU, pivots, info))
 }
@@ -8870,7 +8930,7 @@ pub(crate) fn _linalg_det(word: u32, A: &Tensor) -> Result<(Tensor, Tensor, Tens
     let LU = Tensor::try_empty(spec1)?;
     let pivots = Tensor::try_empty(spec2)?;
     if !result.is_meta() {
-        cpu::run(|| cpu::linalg::det(A, &result, &LU, &pivots))?;
+        cpu::run(&mut || cpu::linalg::det(A, &result, &LU, &pivots))?;
     }
     Ok((result, LU, pivots))
 }
@@ -8889,7 +8949,7 @@ pub(crate) fn _linalg_slogdet(
     let LU = Tensor::try_empty(spec2)?;
     let pivots = Tensor::try_empty(spec3)?;
     if !sign.is_meta() {
-        cpu::run(|| cpu::linalg::slogdet(A, &sign, &logabsdet, &LU, &pivots))?;
+        cpu::run(&mut || cpu::linalg::slogdet(A, &sign, &logabsdet, &LU, &pivots))?;
     }
     Ok((sign, logabsdet, LU, pivots))
 }
@@ -8916,7 +8976,9 @@ pub(crate) fn linalg_cholesky_ex(
     let L = Tensor::try_empty(spec0)?;
     let info = Tensor::try_empty(spec1)?;
     if !L.is_meta() {
-        cpu::run(|| cpu::linalg::cholesky_ex(self_, upper, check_errors, &L, &info))?;
+        cpu::run(
+            &mut || cpu::linalg::cholesky_ex(self_, upper, check_errors, &L, &info),
+        )?;
     }
     Ok((L, info))
 }
@@ -8930,7 +8992,7 @@ pub(crate) fn linalg_qr(word: u32, A: &Tensor, mode: &str) -> Result<(Tensor, Te
     let Q = Tensor::try_empty(spec0)?;
     let R = Tensor::try_empty(spec1)?;
     if !Q.is_meta() {
-        cpu::run(|| cpu::linalg::qr(A, mode, &Q, &R))?;
+        cpu::run(&mut || cpu::linalg::qr(A, mode, &Q, &R))?;
     }
     Ok((Q, R))
 }
@@ -8952,7 +9014,9 @@ pub(crate) fn _linalg_eigh(
     let eigenvalues = Tensor::try_empty(spec0)?;
     let eigenvectors = Tensor::try_empty(spec1)?;
     if !eigenvalues.is_meta() {
-        cpu::run(|| cpu::linalg::eigh(A, UPLO, compute_v, &eigenvalues, &eigenvectors))?;
+        cpu::run(
+            &mut || cpu::linalg::eigh(A, UPLO, compute_v, &eigenvalues, &eigenvectors),
+        )?;
     }
     Ok((eigenvalues, eigenvectors))
 }
@@ -8982,15 +9046,9 @@ pub(crate) fn _linalg_svd(
     let S = Tensor::try_empty(spec1)?;
     let Vh = Tensor::try_empty(spec2)?;
     if !U.is_meta() {
-        cpu::run(|| cpu::linalg::svd(
-            A,
-            full_matrices,
-            compute_uv,
-            driver,
-            &U,
-            &S,
-            &Vh,
-        ))?;
+        cpu::run(
+            &mut || cpu::linalg::svd(A, full_matrices, compute_uv, driver, &U, &S, &Vh),
+        )?;
     }
     Ok((U, S, Vh))
 }
@@ -9023,14 +9081,16 @@ pub(crate) fn linalg_solve_triangular(
         )?,
     )?;
     if !result.is_meta() {
-        cpu::run(|| cpu::linalg::solve_triangular(
-            self_,
-            B,
-            upper,
-            left,
-            unitriangular,
-            &result,
-        ))?;
+        cpu::run(
+            &mut || cpu::linalg::solve_triangular(
+                self_,
+                B,
+                upper,
+                left,
+                unitriangular,
+                &result,
+            ),
+        )?;
     }
     Ok(result)
 }
@@ -9058,14 +9118,16 @@ pub(crate) fn linalg_lu_factor_ex(
     let pivots = Tensor::try_empty(spec1)?;
     let info = Tensor::try_empty(spec2)?;
     if !LU.is_meta() {
-        cpu::run(|| cpu::linalg::lu_factor_ex(
-            A,
-            pivot,
-            check_errors,
-            &LU,
-            &pivots,
-            &info,
-        ))?;
+        cpu::run(
+            &mut || cpu::linalg::lu_factor_ex(
+                A,
+                pivot,
+                check_errors,
+                &LU,
+                &pivots,
+                &info,
+            ),
+        )?;
     }
     Ok((LU, pivots, info))
 }
@@ -9084,7 +9146,7 @@ pub(crate) fn linalg_lu(
     let L = Tensor::try_empty(spec1)?;
     let U = Tensor::try_empty(spec2)?;
     if !P.is_meta() {
-        cpu::run(|| cpu::linalg::lu(A, pivot, &P, &L, &U))?;
+        cpu::run(&mut || cpu::linalg::lu(A, pivot, &P, &L, &U))?;
     }
     Ok((P, L, U))
 }
@@ -9117,15 +9179,17 @@ pub(crate) fn lu_unpack(
     let L = Tensor::try_empty(spec1)?;
     let U = Tensor::try_empty(spec2)?;
     if !P.is_meta() {
-        cpu::run(|| cpu::linalg::lu_unpack(
-            LU_data,
-            LU_pivots,
-            unpack_data,
-            unpack_pivots,
-            &P,
-            &L,
-            &U,
-        ))?;
+        cpu::run(
+            &mut || cpu::linalg::lu_unpack(
+                LU_data,
+                LU_pivots,
+                unpack_data,
+                unpack_pivots,
+                &P,
+                &L,
+                &U,
+            ),
+        )?;
     }
     Ok((P, L, U))
 }
@@ -9152,7 +9216,7 @@ pub(crate) fn linalg_lu_solve(
         shape::linalg::lu_solve("linalg_lu_solve", LU, pivots, B, left, adjoint)?,
     )?;
     if !result.is_meta() {
-        cpu::run(|| cpu::linalg::lu_solve(LU, pivots, B, left, adjoint, &result))?;
+        cpu::run(&mut || cpu::linalg::lu_solve(LU, pivots, B, left, adjoint, &result))?;
     }
     Ok(result)
 }
@@ -9180,14 +9244,16 @@ pub(crate) fn linalg_ldl_factor_ex(
     let pivots = Tensor::try_empty(spec1)?;
     let info = Tensor::try_empty(spec2)?;
     if !LD.is_meta() {
-        cpu::run(|| cpu::linalg::ldl_factor_ex(
-            self_,
-            hermitian,
-            check_errors,
-            &LD,
-            &pivots,
-            &info,
-        ))?;
+        cpu::run(
+            &mut || cpu::linalg::ldl_factor_ex(
+                self_,
+                hermitian,
+                check_errors,
+                &LD,
+                &pivots,
+                &info,
+            ),
+        )?;
     }
     Ok((LD, pivots, info))
 }
@@ -9213,7 +9279,7 @@ pub(crate) fn linalg_ldl_solve(
         shape::linalg::ldl_solve("linalg_ldl_solve", LD, pivots, B, hermitian)?,
     )?;
     if !result.is_meta() {
-        cpu::run(|| cpu::linalg::ldl_solve(LD, pivots, B, hermitian, &result))?;
+        cpu::run(&mut || cpu::linalg::ldl_solve(LD, pivots, B, hermitian, &result))?;
     }
     Ok(result)
 }
@@ -9227,7 +9293,7 @@ pub(crate) fn linalg_eig(word: u32, self_: &Tensor) -> Result<(Tensor, Tensor)> 
     let eigenvalues = Tensor::try_empty(spec0)?;
     let eigenvectors = Tensor::try_empty(spec1)?;
     if !eigenvalues.is_meta() {
-        cpu::run(|| cpu::linalg::eig(self_, &eigenvalues, &eigenvectors))?;
+        cpu::run(&mut || cpu::linalg::eig(self_, &eigenvalues, &eigenvectors))?;
     }
     Ok((eigenvalues, eigenvectors))
 }
@@ -9239,7 +9305,7 @@ pub(crate) fn _linalg_eigvals(word: u32, self_: &Tensor) -> Result<Tensor> {
     races::op!("_linalg_eigvals", self_);
     let result = Tensor::try_empty(shape::linalg::eigvals("_linalg_eigvals", self_)?)?;
     if !result.is_meta() {
-        cpu::run(|| cpu::linalg::eigvals(self_, &result))?;
+        cpu::run(&mut || cpu::linalg::eigvals(self_, &result))?;
     }
     Ok(result)
 }
@@ -9253,7 +9319,7 @@ pub(crate) fn linalg_matrix_exp(word: u32, self_: &Tensor) -> Result<Tensor> {
         shape::linalg::matrix_exp("linalg_matrix_exp", self_)?,
     )?;
     if !result.is_meta() {
-        cpu::run(|| cpu::linalg::matrix_exp(self_, &result))?;
+        cpu::run(&mut || cpu::linalg::matrix_exp(self_, &result))?;
     }
     Ok(result)
 }
@@ -9267,7 +9333,7 @@ pub(crate) fn geqrf(word: u32, self_: &Tensor) -> Result<(Tensor, Tensor)> {
     let a_ = Tensor::try_empty(spec0)?;
     let tau = Tensor::try_empty(spec1)?;
     if !a_.is_meta() {
-        cpu::run(|| cpu::linalg::geqrf(self_, &a_, &tau))?;
+        cpu::run(&mut || cpu::linalg::geqrf(self_, &a_, &tau))?;
     }
     Ok((a_, tau))
 }
@@ -9291,7 +9357,7 @@ pub(crate) fn linalg_householder_product(
         shape::linalg::householder_product("linalg_householder_product", input, tau)?,
     )?;
     if !result.is_meta() {
-        cpu::run(|| cpu::linalg::householder_product(input, tau, &result))?;
+        cpu::run(&mut || cpu::linalg::householder_product(input, tau, &result))?;
     }
     Ok(result)
 }
@@ -9319,14 +9385,9 @@ pub(crate) fn ormqr(
         shape::linalg::ormqr("ormqr", self_, input2, input3, left, transpose)?,
     )?;
     if !result.is_meta() {
-        cpu::run(|| cpu::linalg::ormqr(
-            self_,
-            input2,
-            input3,
-            left,
-            transpose,
-            &result,
-        ))?;
+        cpu::run(
+            &mut || cpu::linalg::ormqr(self_, input2, input3, left, transpose, &result),
+        )?;
     }
     Ok(result)
 }
@@ -9347,7 +9408,7 @@ pub(crate) fn linalg_lstsq(
         );
     }
     races::op!("linalg_lstsq", self_, b);
-    cpu::run(|| cpu::linalg::lstsq(self_, b, rcond, driver))
+    cpu::run_for(|| cpu::linalg::lstsq(self_, b, rcond, driver))
 }
 
 pub(crate) fn linalg_pinv_atol_rtol_tensor(
@@ -9372,7 +9433,7 @@ pub(crate) fn linalg_pinv_atol_rtol_tensor(
         shape::linalg::pinv("linalg_pinv", self_, atol, rtol, hermitian)?,
     )?;
     if !result.is_meta() {
-        cpu::run(|| cpu::linalg::pinv(self_, atol, rtol, hermitian, &result))?;
+        cpu::run(&mut || cpu::linalg::pinv(self_, atol, rtol, hermitian, &result))?;
     }
     Ok(result)
 }
@@ -9400,14 +9461,16 @@ pub(crate) fn _attention(
         shape::attention("_attention", query, key, value, scale, is_causal)?,
     )?;
     if !result.is_meta() {
-        cpu::run(|| cpu::attention::attention(
-            query,
-            key,
-            value,
-            scale,
-            is_causal,
-            &result,
-        ))?;
+        cpu::run(
+            &mut || cpu::attention::attention(
+                query,
+                key,
+                value,
+                scale,
+                is_causal,
+                &result,
+            ),
+        )?;
     }
     Ok(result)
 }
@@ -9440,7 +9503,7 @@ pub(crate) fn _attention_backward(
     }
     shape::need_real("_attention_backward", &[grad, query, key, value])?;
     races::op!("_attention_backward", grad, query, key, value);
-    cpu::run(|| cpu::attention::attention_backward(
+    cpu::run_for(|| cpu::attention::attention_backward(
         grad,
         query,
         key,
@@ -9471,7 +9534,9 @@ pub(crate) fn _dequantize_groups(
         shape::dequantize_groups("_dequantize_groups", weight, scale, bits)?,
     )?;
     if !result.is_meta() {
-        cpu::run(|| cpu::quantized::dequantize_groups(weight, scale, bits, &result))?;
+        cpu::run(
+            &mut || cpu::quantized::dequantize_groups(weight, scale, bits, &result),
+        )?;
     }
     Ok(result)
 }
@@ -9508,7 +9573,9 @@ pub(crate) fn _linear_quantized(
         shape::linear_quantized("_linear_quantized", input, weight, scale, bias, bits)?,
     )?;
     if !result.is_meta() {
-        cpu::run(|| cpu::quantized::linear(input, weight, scale, bias, bits, &result))?;
+        cpu::run(
+            &mut || cpu::quantized::linear(input, weight, scale, bias, bits, &result),
+        )?;
     }
     Ok(result)
 }
@@ -9569,18 +9636,20 @@ pub(crate) fn convolution(
         )?,
     )?;
     if !result.is_meta() {
-        cpu::run(|| cpu::conv::convolution(
-            input,
-            weight,
-            bias,
-            stride,
-            padding,
-            dilation,
-            transposed,
-            output_padding,
-            groups,
-            &result,
-        ))?;
+        cpu::run(
+            &mut || cpu::conv::convolution(
+                input,
+                weight,
+                bias,
+                stride,
+                padding,
+                dilation,
+                transposed,
+                output_padding,
+                groups,
+                &result,
+            ),
+        )?;
     }
     Ok(result)
 }
@@ -9650,18 +9719,20 @@ pub(crate) fn convolution_out(
             .chain([weight])
             .chain(bias)
             .collect::<Vec<_>>(),
-        &|out| cpu::run(|| cpu::conv::convolution(
-            input,
-            weight,
-            bias,
-            stride,
-            padding,
-            dilation,
-            transposed,
-            output_padding,
-            groups,
-            out,
-        )),
+        &|out| cpu::run(
+            &mut || cpu::conv::convolution(
+                input,
+                weight,
+                bias,
+                stride,
+                padding,
+                dilation,
+                transposed,
+                output_padding,
+                groups,
+                out,
+            ),
+        ),
     )
 }
 
@@ -9721,22 +9792,24 @@ pub(crate) fn convolution_backward(
     let result1 = Tensor::try_empty(spec1)?;
     let result2 = Tensor::try_empty(spec2)?;
     if !result0.is_meta() {
-        cpu::run(|| cpu::conv::convolution_backward(
-            grad_output,
-            input,
-            weight,
-            bias_sizes,
-            stride,
-            padding,
-            dilation,
-            transposed,
-            output_padding,
-            groups,
-            output_mask,
-            &result0,
-            &result1,
-            &result2,
-        ))?;
+        cpu::run(
+            &mut || cpu::conv::convolution_backward(
+                grad_output,
+                input,
+                weight,
+                bias_sizes,
+                stride,
+                padding,
+                dilation,
+                transposed,
+                output_padding,
+                groups,
+                output_mask,
+                &result0,
+                &result1,
+                &result2,
+            ),
+        )?;
     }
     Ok((result0, result1, result2))
 }
@@ -9766,14 +9839,16 @@ pub(crate) fn im2col(
         shape::im2col("im2col", self_, kernel_size, dilation, padding, stride)?,
     )?;
     if !result.is_meta() {
-        cpu::run(|| cpu::conv::im2col(
-            self_,
-            kernel_size,
-            dilation,
-            padding,
-            stride,
-            &result,
-        ))?;
+        cpu::run(
+            &mut || cpu::conv::im2col(
+                self_,
+                kernel_size,
+                dilation,
+                padding,
+                stride,
+                &result,
+            ),
+        )?;
     }
     Ok(result)
 }
@@ -9813,15 +9888,17 @@ pub(crate) fn col2im(
         )?,
     )?;
     if !result.is_meta() {
-        cpu::run(|| cpu::conv::col2im(
-            self_,
-            output_size,
-            kernel_size,
-            dilation,
-            padding,
-            stride,
-            &result,
-        ))?;
+        cpu::run(
+            &mut || cpu::conv::col2im(
+                self_,
+                output_size,
+                kernel_size,
+                dilation,
+                padding,
+                stride,
+                &result,
+            ),
+        )?;
     }
     Ok(result)
 }
@@ -9862,16 +9939,18 @@ pub(crate) fn max_pool2d_with_indices(
     let result0 = Tensor::try_empty(spec0)?;
     let result1 = Tensor::try_empty(spec1)?;
     if !result0.is_meta() {
-        cpu::run(|| cpu::pool::max_pool2d(
-            self_,
-            kernel_size,
-            stride,
-            padding,
-            dilation,
-            ceil_mode,
-            &result0,
-            &result1,
-        ))?;
+        cpu::run(
+            &mut || cpu::pool::max_pool2d(
+                self_,
+                kernel_size,
+                stride,
+                padding,
+                dilation,
+                ceil_mode,
+                &result0,
+                &result1,
+            ),
+        )?;
     }
     Ok((result0, result1))
 }
@@ -9925,17 +10004,19 @@ pub(crate) fn max_pool2d_with_indices_backward(
         )?,
     )?;
     if !result.is_meta() {
-        cpu::run(|| cpu::pool::max_pool2d_backward(
-            grad_output,
-            self_,
-            kernel_size,
-            stride,
-            padding,
-            dilation,
-            ceil_mode,
-            indices,
-            &result,
-        ))?;
+        cpu::run(
+            &mut || cpu::pool::max_pool2d_backward(
+                grad_output,
+                self_,
+                kernel_size,
+                stride,
+                padding,
+                dilation,
+                ceil_mode,
+                indices,
+                &result,
+            ),
+        )?;
     }
     Ok(result)
 }
@@ -9976,16 +10057,18 @@ pub(crate) fn max_pool3d_with_indices(
     let result0 = Tensor::try_empty(spec0)?;
     let result1 = Tensor::try_empty(spec1)?;
     if !result0.is_meta() {
-        cpu::run(|| cpu::pool::max_pool3d(
-            self_,
-            kernel_size,
-            stride,
-            padding,
-            dilation,
-            ceil_mode,
-            &result0,
-            &result1,
-        ))?;
+        cpu::run(
+            &mut || cpu::pool::max_pool3d(
+                self_,
+                kernel_size,
+                stride,
+                padding,
+                dilation,
+                ceil_mode,
+                &result0,
+                &result1,
+            ),
+        )?;
     }
     Ok((result0, result1))
 }
@@ -10039,17 +10122,19 @@ pub(crate) fn max_pool3d_with_indices_backward(
         )?,
     )?;
     if !result.is_meta() {
-        cpu::run(|| cpu::pool::max_pool3d_backward(
-            grad_output,
-            self_,
-            kernel_size,
-            stride,
-            padding,
-            dilation,
-            ceil_mode,
-            indices,
-            &result,
-        ))?;
+        cpu::run(
+            &mut || cpu::pool::max_pool3d_backward(
+                grad_output,
+                self_,
+                kernel_size,
+                stride,
+                padding,
+                dilation,
+                ceil_mode,
+                indices,
+                &result,
+            ),
+        )?;
     }
     Ok(result)
 }
@@ -10075,7 +10160,7 @@ pub(crate) fn max_unpool2d(
         shape::max_unpool2d("max_unpool2d", self_, indices, output_size)?,
     )?;
     if !result.is_meta() {
-        cpu::run(|| cpu::pool::max_unpool2d(self_, indices, output_size, &result))?;
+        cpu::run(&mut || cpu::pool::max_unpool2d(self_, indices, output_size, &result))?;
     }
     Ok(result)
 }
@@ -10119,16 +10204,18 @@ pub(crate) fn avg_pool2d(
         )?,
     )?;
     if !result.is_meta() {
-        cpu::run(|| cpu::pool::avg_pool2d(
-            self_,
-            kernel_size,
-            stride,
-            padding,
-            ceil_mode,
-            count_include_pad,
-            divisor_override,
-            &result,
-        ))?;
+        cpu::run(
+            &mut || cpu::pool::avg_pool2d(
+                self_,
+                kernel_size,
+                stride,
+                padding,
+                ceil_mode,
+                count_include_pad,
+                divisor_override,
+                &result,
+            ),
+        )?;
     }
     Ok(result)
 }
@@ -10178,17 +10265,19 @@ pub(crate) fn avg_pool2d_backward(
         )?,
     )?;
     if !result.is_meta() {
-        cpu::run(|| cpu::pool::avg_pool2d_backward(
-            grad_output,
-            self_,
-            kernel_size,
-            stride,
-            padding,
-            ceil_mode,
-            count_include_pad,
-            divisor_override,
-            &result,
-        ))?;
+        cpu::run(
+            &mut || cpu::pool::avg_pool2d_backward(
+                grad_output,
+                self_,
+                kernel_size,
+                stride,
+                padding,
+                ceil_mode,
+                count_include_pad,
+                divisor_override,
+                &result,
+            ),
+        )?;
     }
     Ok(result)
 }
@@ -10232,16 +10321,18 @@ pub(crate) fn avg_pool3d(
         )?,
     )?;
     if !result.is_meta() {
-        cpu::run(|| cpu::pool::avg_pool3d(
-            self_,
-            kernel_size,
-            stride,
-            padding,
-            ceil_mode,
-            count_include_pad,
-            divisor_override,
-            &result,
-        ))?;
+        cpu::run(
+            &mut || cpu::pool::avg_pool3d(
+                self_,
+                kernel_size,
+                stride,
+                padding,
+                ceil_mode,
+                count_include_pad,
+                divisor_override,
+                &result,
+            ),
+        )?;
     }
     Ok(result)
 }
@@ -10291,17 +10382,19 @@ pub(crate) fn avg_pool3d_backward(
         )?,
     )?;
     if !result.is_meta() {
-        cpu::run(|| cpu::pool::avg_pool3d_backward(
-            grad_output,
-            self_,
-            kernel_size,
-            stride,
-            padding,
-            ceil_mode,
-            count_include_pad,
-            divisor_override,
-            &result,
-        ))?;
+        cpu::run(
+            &mut || cpu::pool::avg_pool3d_backward(
+                grad_output,
+                self_,
+                kernel_size,
+                stride,
+                padding,
+                ceil_mode,
+                count_include_pad,
+                divisor_override,
+                &result,
+            ),
+        )?;
     }
     Ok(result)
 }
@@ -10323,7 +10416,7 @@ pub(crate) fn _adaptive_avg_pool2d(
         shape::adaptive_avg_pool2d("_adaptive_avg_pool2d", self_, output_size)?,
     )?;
     if !result.is_meta() {
-        cpu::run(|| cpu::pool::adaptive_avg_pool2d(self_, output_size, &result))?;
+        cpu::run(&mut || cpu::pool::adaptive_avg_pool2d(self_, output_size, &result))?;
     }
     Ok(result)
 }
@@ -10352,11 +10445,9 @@ pub(crate) fn _adaptive_avg_pool2d_backward(
         )?,
     )?;
     if !result.is_meta() {
-        cpu::run(|| cpu::pool::adaptive_avg_pool2d_backward(
-            grad_output,
-            self_,
-            &result,
-        ))?;
+        cpu::run(
+            &mut || cpu::pool::adaptive_avg_pool2d_backward(grad_output, self_, &result),
+        )?;
     }
     Ok(result)
 }
@@ -10382,12 +10473,14 @@ pub(crate) fn adaptive_max_pool2d(
     let result0 = Tensor::try_empty(spec0)?;
     let result1 = Tensor::try_empty(spec1)?;
     if !result0.is_meta() {
-        cpu::run(|| cpu::pool::adaptive_max_pool2d(
-            self_,
-            output_size,
-            &result0,
-            &result1,
-        ))?;
+        cpu::run(
+            &mut || cpu::pool::adaptive_max_pool2d(
+                self_,
+                output_size,
+                &result0,
+                &result1,
+            ),
+        )?;
     }
     Ok((result0, result1))
 }
@@ -10419,12 +10512,14 @@ pub(crate) fn adaptive_max_pool2d_backward(
         )?,
     )?;
     if !result.is_meta() {
-        cpu::run(|| cpu::pool::adaptive_max_pool2d_backward(
-            grad_output,
-            self_,
-            indices,
-            &result,
-        ))?;
+        cpu::run(
+            &mut || cpu::pool::adaptive_max_pool2d_backward(
+                grad_output,
+                self_,
+                indices,
+                &result,
+            ),
+        )?;
     }
     Ok(result)
 }
@@ -10446,7 +10541,7 @@ pub(crate) fn _adaptive_avg_pool3d(
         shape::adaptive_avg_pool3d("_adaptive_avg_pool3d", self_, output_size)?,
     )?;
     if !result.is_meta() {
-        cpu::run(|| cpu::pool::adaptive_avg_pool3d(self_, output_size, &result))?;
+        cpu::run(&mut || cpu::pool::adaptive_avg_pool3d(self_, output_size, &result))?;
     }
     Ok(result)
 }
@@ -10475,11 +10570,9 @@ pub(crate) fn _adaptive_avg_pool3d_backward(
         )?,
     )?;
     if !result.is_meta() {
-        cpu::run(|| cpu::pool::adaptive_avg_pool3d_backward(
-            grad_output,
-            self_,
-            &result,
-        ))?;
+        cpu::run(
+            &mut || cpu::pool::adaptive_avg_pool3d_backward(grad_output, self_, &result),
+        )?;
     }
     Ok(result)
 }
@@ -10505,12 +10598,14 @@ pub(crate) fn adaptive_max_pool3d(
     let result0 = Tensor::try_empty(spec0)?;
     let result1 = Tensor::try_empty(spec1)?;
     if !result0.is_meta() {
-        cpu::run(|| cpu::pool::adaptive_max_pool3d(
-            self_,
-            output_size,
-            &result0,
-            &result1,
-        ))?;
+        cpu::run(
+            &mut || cpu::pool::adaptive_max_pool3d(
+                self_,
+                output_size,
+                &result0,
+                &result1,
+            ),
+        )?;
     }
     Ok((result0, result1))
 }
@@ -10542,12 +10637,14 @@ pub(crate) fn adaptive_max_pool3d_backward(
         )?,
     )?;
     if !result.is_meta() {
-        cpu::run(|| cpu::pool::adaptive_max_pool3d_backward(
-            grad_output,
-            self_,
-            indices,
-            &result,
-        ))?;
+        cpu::run(
+            &mut || cpu::pool::adaptive_max_pool3d_backward(
+                grad_output,
+                self_,
+                indices,
+                &result,
+            ),
+        )?;
     }
     Ok(result)
 }
@@ -10570,7 +10667,7 @@ pub(crate) fn upsample_nearest1d(
         shape::upsample_nearest1d("upsample_nearest1d", self_, output_size, scales)?,
     )?;
     if !result.is_meta() {
-        cpu::run(|| cpu::resample::nearest1d(self_, output_size, scales, &result))?;
+        cpu::run(&mut || cpu::resample::nearest1d(self_, output_size, scales, &result))?;
     }
     Ok(result)
 }
@@ -10600,13 +10697,15 @@ pub(crate) fn upsample_nearest1d_backward(
         )?,
     )?;
     if !result.is_meta() {
-        cpu::run(|| cpu::resample::nearest1d_backward(
-            grad_output,
-            output_size,
-            input_size,
-            scales,
-            &result,
-        ))?;
+        cpu::run(
+            &mut || cpu::resample::nearest1d_backward(
+                grad_output,
+                output_size,
+                input_size,
+                scales,
+                &result,
+            ),
+        )?;
     }
     Ok(result)
 }
@@ -10636,13 +10735,15 @@ pub(crate) fn upsample_nearest2d(
         )?,
     )?;
     if !result.is_meta() {
-        cpu::run(|| cpu::resample::nearest2d(
-            self_,
-            output_size,
-            scales_h,
-            scales_w,
-            &result,
-        ))?;
+        cpu::run(
+            &mut || cpu::resample::nearest2d(
+                self_,
+                output_size,
+                scales_h,
+                scales_w,
+                &result,
+            ),
+        )?;
     }
     Ok(result)
 }
@@ -10680,14 +10781,16 @@ pub(crate) fn upsample_nearest2d_backward(
         )?,
     )?;
     if !result.is_meta() {
-        cpu::run(|| cpu::resample::nearest2d_backward(
-            grad_output,
-            output_size,
-            input_size,
-            scales_h,
-            scales_w,
-            &result,
-        ))?;
+        cpu::run(
+            &mut || cpu::resample::nearest2d_backward(
+                grad_output,
+                output_size,
+                input_size,
+                scales_h,
+                scales_w,
+                &result,
+            ),
+        )?;
     }
     Ok(result)
 }
@@ -10725,14 +10828,16 @@ pub(crate) fn upsample_nearest3d(
         )?,
     )?;
     if !result.is_meta() {
-        cpu::run(|| cpu::resample::nearest3d(
-            self_,
-            output_size,
-            scales_d,
-            scales_h,
-            scales_w,
-            &result,
-        ))?;
+        cpu::run(
+            &mut || cpu::resample::nearest3d(
+                self_,
+                output_size,
+                scales_d,
+                scales_h,
+                scales_w,
+                &result,
+            ),
+        )?;
     }
     Ok(result)
 }
@@ -10773,15 +10878,17 @@ pub(crate) fn upsample_nearest3d_backward(
         )?,
     )?;
     if !result.is_meta() {
-        cpu::run(|| cpu::resample::nearest3d_backward(
-            grad_output,
-            output_size,
-            input_size,
-            scales_d,
-            scales_h,
-            scales_w,
-            &result,
-        ))?;
+        cpu::run(
+            &mut || cpu::resample::nearest3d_backward(
+                grad_output,
+                output_size,
+                input_size,
+                scales_d,
+                scales_h,
+                scales_w,
+                &result,
+            ),
+        )?;
     }
     Ok(result)
 }
@@ -10809,12 +10916,9 @@ pub(crate) fn _upsample_nearest_exact1d(
         )?,
     )?;
     if !result.is_meta() {
-        cpu::run(|| cpu::resample::nearest_exact1d(
-            self_,
-            output_size,
-            scales,
-            &result,
-        ))?;
+        cpu::run(
+            &mut || cpu::resample::nearest_exact1d(self_, output_size, scales, &result),
+        )?;
     }
     Ok(result)
 }
@@ -10844,13 +10948,15 @@ pub(crate) fn _upsample_nearest_exact1d_backward(
         )?,
     )?;
     if !result.is_meta() {
-        cpu::run(|| cpu::resample::nearest_exact1d_backward(
-            grad_output,
-            output_size,
-            input_size,
-            scales,
-            &result,
-        ))?;
+        cpu::run(
+            &mut || cpu::resample::nearest_exact1d_backward(
+                grad_output,
+                output_size,
+                input_size,
+                scales,
+                &result,
+            ),
+        )?;
     }
     Ok(result)
 }
@@ -10880,13 +10986,15 @@ pub(crate) fn _upsample_nearest_exact2d(
         )?,
     )?;
     if !result.is_meta() {
-        cpu::run(|| cpu::resample::nearest_exact2d(
-            self_,
-            output_size,
-            scales_h,
-            scales_w,
-            &result,
-        ))?;
+        cpu::run(
+            &mut || cpu::resample::nearest_exact2d(
+                self_,
+                output_size,
+                scales_h,
+                scales_w,
+                &result,
+            ),
+        )?;
     }
     Ok(result)
 }
@@ -10924,14 +11032,16 @@ pub(crate) fn _upsample_nearest_exact2d_backward(
         )?,
     )?;
     if !result.is_meta() {
-        cpu::run(|| cpu::resample::nearest_exact2d_backward(
-            grad_output,
-            output_size,
-            input_size,
-            scales_h,
-            scales_w,
-            &result,
-        ))?;
+        cpu::run(
+            &mut || cpu::resample::nearest_exact2d_backward(
+                grad_output,
+                output_size,
+                input_size,
+                scales_h,
+                scales_w,
+                &result,
+            ),
+        )?;
     }
     Ok(result)
 }
@@ -10969,14 +11079,16 @@ pub(crate) fn _upsample_nearest_exact3d(
         )?,
     )?;
     if !result.is_meta() {
-        cpu::run(|| cpu::resample::nearest_exact3d(
-            self_,
-            output_size,
-            scales_d,
-            scales_h,
-            scales_w,
-            &result,
-        ))?;
+        cpu::run(
+            &mut || cpu::resample::nearest_exact3d(
+                self_,
+                output_size,
+                scales_d,
+                scales_h,
+                scales_w,
+                &result,
+            ),
+        )?;
     }
     Ok(result)
 }
@@ -11017,15 +11129,17 @@ pub(crate) fn _upsample_nearest_exact3d_backward(
         )?,
     )?;
     if !result.is_meta() {
-        cpu::run(|| cpu::resample::nearest_exact3d_backward(
-            grad_output,
-            output_size,
-            input_size,
-            scales_d,
-            scales_h,
-            scales_w,
-            &result,
-        ))?;
+        cpu::run(
+            &mut || cpu::resample::nearest_exact3d_backward(
+                grad_output,
+                output_size,
+                input_size,
+                scales_d,
+                scales_h,
+                scales_w,
+                &result,
+            ),
+        )?;
     }
     Ok(result)
 }
@@ -11055,13 +11169,15 @@ pub(crate) fn upsample_linear1d(
         )?,
     )?;
     if !result.is_meta() {
-        cpu::run(|| cpu::resample::linear1d(
-            self_,
-            output_size,
-            align_corners,
-            scales,
-            &result,
-        ))?;
+        cpu::run(
+            &mut || cpu::resample::linear1d(
+                self_,
+                output_size,
+                align_corners,
+                scales,
+                &result,
+            ),
+        )?;
     }
     Ok(result)
 }
@@ -11099,14 +11215,16 @@ pub(crate) fn upsample_linear1d_backward(
         )?,
     )?;
     if !result.is_meta() {
-        cpu::run(|| cpu::resample::linear1d_backward(
-            grad_output,
-            output_size,
-            input_size,
-            align_corners,
-            scales,
-            &result,
-        ))?;
+        cpu::run(
+            &mut || cpu::resample::linear1d_backward(
+                grad_output,
+                output_size,
+                input_size,
+                align_corners,
+                scales,
+                &result,
+            ),
+        )?;
     }
     Ok(result)
 }
@@ -11144,14 +11262,16 @@ pub(crate) fn upsample_bilinear2d(
         )?,
     )?;
     if !result.is_meta() {
-        cpu::run(|| cpu::resample::bilinear2d(
-            self_,
-            output_size,
-            align_corners,
-            scales_h,
-            scales_w,
-            &result,
-        ))?;
+        cpu::run(
+            &mut || cpu::resample::bilinear2d(
+                self_,
+                output_size,
+                align_corners,
+                scales_h,
+                scales_w,
+                &result,
+            ),
+        )?;
     }
     Ok(result)
 }
@@ -11192,15 +11312,17 @@ pub(crate) fn upsample_bilinear2d_backward(
         )?,
     )?;
     if !result.is_meta() {
-        cpu::run(|| cpu::resample::bilinear2d_backward(
-            grad_output,
-            output_size,
-            input_size,
-            align_corners,
-            scales_h,
-            scales_w,
-            &result,
-        ))?;
+        cpu::run(
+            &mut || cpu::resample::bilinear2d_backward(
+                grad_output,
+                output_size,
+                input_size,
+                align_corners,
+                scales_h,
+                scales_w,
+                &result,
+            ),
+        )?;
     }
     Ok(result)
 }
@@ -11238,14 +11360,16 @@ pub(crate) fn upsample_bicubic2d(
         )?,
     )?;
     if !result.is_meta() {
-        cpu::run(|| cpu::resample::bicubic2d(
-            self_,
-            output_size,
-            align_corners,
-            scales_h,
-            scales_w,
-            &result,
-        ))?;
+        cpu::run(
+            &mut || cpu::resample::bicubic2d(
+                self_,
+                output_size,
+                align_corners,
+                scales_h,
+                scales_w,
+                &result,
+            ),
+        )?;
     }
     Ok(result)
 }
@@ -11286,15 +11410,17 @@ pub(crate) fn upsample_bicubic2d_backward(
         )?,
     )?;
     if !result.is_meta() {
-        cpu::run(|| cpu::resample::bicubic2d_backward(
-            grad_output,
-            output_size,
-            input_size,
-            align_corners,
-            scales_h,
-            scales_w,
-            &result,
-        ))?;
+        cpu::run(
+            &mut || cpu::resample::bicubic2d_backward(
+                grad_output,
+                output_size,
+                input_size,
+                align_corners,
+                scales_h,
+                scales_w,
+                &result,
+            ),
+        )?;
     }
     Ok(result)
 }
@@ -11335,15 +11461,17 @@ pub(crate) fn upsample_trilinear3d(
         )?,
     )?;
     if !result.is_meta() {
-        cpu::run(|| cpu::resample::trilinear3d(
-            self_,
-            output_size,
-            align_corners,
-            scales_d,
-            scales_h,
-            scales_w,
-            &result,
-        ))?;
+        cpu::run(
+            &mut || cpu::resample::trilinear3d(
+                self_,
+                output_size,
+                align_corners,
+                scales_d,
+                scales_h,
+                scales_w,
+                &result,
+            ),
+        )?;
     }
     Ok(result)
 }
@@ -11387,16 +11515,18 @@ pub(crate) fn upsample_trilinear3d_backward(
         )?,
     )?;
     if !result.is_meta() {
-        cpu::run(|| cpu::resample::trilinear3d_backward(
-            grad_output,
-            output_size,
-            input_size,
-            align_corners,
-            scales_d,
-            scales_h,
-            scales_w,
-            &result,
-        ))?;
+        cpu::run(
+            &mut || cpu::resample::trilinear3d_backward(
+                grad_output,
+                output_size,
+                input_size,
+                align_corners,
+                scales_d,
+                scales_h,
+                scales_w,
+                &result,
+            ),
+        )?;
     }
     Ok(result)
 }
@@ -11437,14 +11567,16 @@ pub(crate) fn grid_sampler_2d(
         )?,
     )?;
     if !result.is_meta() {
-        cpu::run(|| cpu::resample::grid_sampler_2d(
-            input,
-            grid,
-            interpolation_mode,
-            padding_mode,
-            align_corners,
-            &result,
-        ))?;
+        cpu::run(
+            &mut || cpu::resample::grid_sampler_2d(
+                input,
+                grid,
+                interpolation_mode,
+                padding_mode,
+                align_corners,
+                &result,
+            ),
+        )?;
     }
     Ok(result)
 }
@@ -11492,17 +11624,19 @@ pub(crate) fn grid_sampler_2d_backward(
     let result0 = Tensor::try_empty(spec0)?;
     let result1 = Tensor::try_empty(spec1)?;
     if !result0.is_meta() {
-        cpu::run(|| cpu::resample::grid_sampler_2d_backward(
-            grad_output,
-            input,
-            grid,
-            interpolation_mode,
-            padding_mode,
-            align_corners,
-            output_mask,
-            &result0,
-            &result1,
-        ))?;
+        cpu::run(
+            &mut || cpu::resample::grid_sampler_2d_backward(
+                grad_output,
+                input,
+                grid,
+                interpolation_mode,
+                padding_mode,
+                align_corners,
+                output_mask,
+                &result0,
+                &result1,
+            ),
+        )?;
     }
     Ok((result0, result1))
 }
@@ -11543,14 +11677,16 @@ pub(crate) fn grid_sampler_3d(
         )?,
     )?;
     if !result.is_meta() {
-        cpu::run(|| cpu::resample::grid_sampler_3d(
-            input,
-            grid,
-            interpolation_mode,
-            padding_mode,
-            align_corners,
-            &result,
-        ))?;
+        cpu::run(
+            &mut || cpu::resample::grid_sampler_3d(
+                input,
+                grid,
+                interpolation_mode,
+                padding_mode,
+                align_corners,
+                &result,
+            ),
+        )?;
     }
     Ok(result)
 }
@@ -11598,17 +11734,19 @@ pub(crate) fn grid_sampler_3d_backward(
     let result0 = Tensor::try_empty(spec0)?;
     let result1 = Tensor::try_empty(spec1)?;
     if !result0.is_meta() {
-        cpu::run(|| cpu::resample::grid_sampler_3d_backward(
-            grad_output,
-            input,
-            grid,
-            interpolation_mode,
-            padding_mode,
-            align_corners,
-            output_mask,
-            &result0,
-            &result1,
-        ))?;
+        cpu::run(
+            &mut || cpu::resample::grid_sampler_3d_backward(
+                grad_output,
+                input,
+                grid,
+                interpolation_mode,
+                padding_mode,
+                align_corners,
+                output_mask,
+                &result0,
+                &result1,
+            ),
+        )?;
     }
     Ok((result0, result1))
 }
@@ -11652,15 +11790,17 @@ pub(crate) fn _grid_sampler_derivative(
         )?,
     )?;
     if !result.is_meta() {
-        cpu::run(|| cpu::resample::grid_sampler_derivative(
-            input,
-            grid,
-            order,
-            interpolation_mode,
-            padding_mode,
-            align_corners,
-            &result,
-        ))?;
+        cpu::run(
+            &mut || cpu::resample::grid_sampler_derivative(
+                input,
+                grid,
+                order,
+                interpolation_mode,
+                padding_mode,
+                align_corners,
+                &result,
+            ),
+        )?;
     }
     Ok(result)
 }
@@ -11707,16 +11847,18 @@ pub(crate) fn _grid_sampler_derivative_backward(
         )?,
     )?;
     if !result.is_meta() {
-        cpu::run(|| cpu::resample::grid_sampler_derivative_backward(
-            grad_output,
-            grid,
-            input_size,
-            order,
-            interpolation_mode,
-            padding_mode,
-            align_corners,
-            &result,
-        ))?;
+        cpu::run(
+            &mut || cpu::resample::grid_sampler_derivative_backward(
+                grad_output,
+                grid,
+                input_size,
+                order,
+                interpolation_mode,
+                padding_mode,
+                align_corners,
+                &result,
+            ),
+        )?;
     }
     Ok(result)
 }
@@ -11970,7 +12112,7 @@ pub(crate) fn unsafe_view(word: u32, self_: &Tensor, size: &[SymInt]) -> Result<
         return dispatch::inner(Op::_UNSAFE_VIEW, &[self_.into(), size.into()]);
     }
     races::op!("_unsafe_view", self_);
-    cpu::run(|| cpu::view::unsafe_view(self_, size))
+    cpu::run_for(|| cpu::view::unsafe_view(self_, size))
 }
 
 pub(crate) fn unsafe_split(
@@ -11986,7 +12128,7 @@ pub(crate) fn unsafe_split(
         );
     }
     races::op!("unsafe_split", self_);
-    cpu::run(|| cpu::view::unsafe_split(self_, split_size, dim))
+    cpu::run_for(|| cpu::view::unsafe_split(self_, split_size, dim))
 }
 
 pub(crate) fn slice_scatter(
@@ -12019,15 +12161,17 @@ pub(crate) fn slice_scatter(
         shape::region::slice_scatter("slice_scatter", self_, src, dim, start, end, step)?,
     )?;
     if !result.is_meta() {
-        cpu::run(|| cpu::region::slice_scatter(
-            self_,
-            src,
-            dim,
-            start,
-            end,
-            step,
-            &result,
-        ))?;
+        cpu::run(
+            &mut || cpu::region::slice_scatter(
+                self_,
+                src,
+                dim,
+                start,
+                end,
+                step,
+                &result,
+            ),
+        )?;
     }
     Ok(result)
 }
@@ -12053,7 +12197,7 @@ pub(crate) fn select_scatter(
         shape::region::select_scatter("select_scatter", self_, src, dim, index)?,
     )?;
     if !result.is_meta() {
-        cpu::run(|| cpu::region::select_scatter(self_, src, dim, index, &result))?;
+        cpu::run(&mut || cpu::region::select_scatter(self_, src, dim, index, &result))?;
     }
     Ok(result)
 }
@@ -12087,14 +12231,16 @@ pub(crate) fn diagonal_scatter(
         )?,
     )?;
     if !result.is_meta() {
-        cpu::run(|| cpu::region::diagonal_scatter(
-            self_,
-            src,
-            offset,
-            dim1,
-            dim2,
-            &result,
-        ))?;
+        cpu::run(
+            &mut || cpu::region::diagonal_scatter(
+                self_,
+                src,
+                offset,
+                dim1,
+                dim2,
+                &result,
+            ),
+        )?;
     }
     Ok(result)
 }
@@ -12134,14 +12280,16 @@ pub(crate) fn as_strided_scatter(
         )?,
     )?;
     if !result.is_meta() {
-        cpu::run(|| cpu::region::as_strided_scatter(
-            self_,
-            src,
-            size,
-            stride,
-            storage_offset,
-            &result,
-        ))?;
+        cpu::run(
+            &mut || cpu::region::as_strided_scatter(
+                self_,
+                src,
+                size,
+                stride,
+                storage_offset,
+                &result,
+            ),
+        )?;
     }
     Ok(result)
 }
@@ -12181,15 +12329,17 @@ pub(crate) fn slice_backward(
         )?,
     )?;
     if !result.is_meta() {
-        cpu::run(|| cpu::region::slice_backward(
-            grad_output,
-            input_sizes,
-            dim,
-            start,
-            end,
-            step,
-            &result,
-        ))?;
+        cpu::run(
+            &mut || cpu::region::slice_backward(
+                grad_output,
+                input_sizes,
+                dim,
+                start,
+                end,
+                step,
+                &result,
+            ),
+        )?;
     }
     Ok(result)
 }
@@ -12218,13 +12368,15 @@ pub(crate) fn select_backward(
         )?,
     )?;
     if !result.is_meta() {
-        cpu::run(|| cpu::region::select_backward(
-            grad_output,
-            input_sizes,
-            dim,
-            index,
-            &result,
-        ))?;
+        cpu::run(
+            &mut || cpu::region::select_backward(
+                grad_output,
+                input_sizes,
+                dim,
+                index,
+                &result,
+            ),
+        )?;
     }
     Ok(result)
 }
@@ -12261,14 +12413,16 @@ pub(crate) fn diagonal_backward(
         )?,
     )?;
     if !result.is_meta() {
-        cpu::run(|| cpu::region::diagonal_backward(
-            grad_output,
-            input_sizes,
-            offset,
-            dim1,
-            dim2,
-            &result,
-        ))?;
+        cpu::run(
+            &mut || cpu::region::diagonal_backward(
+                grad_output,
+                input_sizes,
+                offset,
+                dim1,
+                dim2,
+                &result,
+            ),
+        )?;
     }
     Ok(result)
 }
@@ -12299,14 +12453,16 @@ pub(crate) fn unfold_backward(
         )?,
     )?;
     if !result.is_meta() {
-        cpu::run(|| cpu::region::unfold_backward(
-            grad_in,
-            input_sizes,
-            dim,
-            size,
-            step,
-            &result,
-        ))?;
+        cpu::run(
+            &mut || cpu::region::unfold_backward(
+                grad_in,
+                input_sizes,
+                dim,
+                size,
+                step,
+                &result,
+            ),
+        )?;
     }
     Ok(result)
 }
@@ -12338,7 +12494,7 @@ pub(crate) fn lift_fresh_copy(word: u32, self_: &Tensor) -> Result<Tensor> {
         shape::creation::lift_fresh_copy("lift_fresh_copy", self_)?,
     )?;
     if !result.is_meta() {
-        cpu::run(|| cpu::creation::lift_fresh_copy(self_, &result))?;
+        cpu::run(&mut || cpu::creation::lift_fresh_copy(self_, &result))?;
     }
     Ok(result)
 }
@@ -12377,14 +12533,16 @@ pub(crate) fn to_copy(
         )?,
     )?;
     if !result.is_meta() {
-        cpu::run(|| cpu::creation::to_copy(
-            self_,
-            dtype,
-            device,
-            non_blocking,
-            memory_format,
-            &result,
-        ))?;
+        cpu::run(
+            &mut || cpu::creation::to_copy(
+                self_,
+                dtype,
+                device,
+                non_blocking,
+                memory_format,
+                &result,
+            ),
+        )?;
     }
     Ok(result)
 }
@@ -12409,7 +12567,7 @@ pub(crate) fn copy(
         shape::creation::copy("copy", self_, src, non_blocking)?,
     )?;
     if !result.is_meta() {
-        cpu::run(|| cpu::creation::copy(self_, src, non_blocking, &result))?;
+        cpu::run(&mut || cpu::creation::copy(self_, src, non_blocking, &result))?;
     }
     Ok(result)
 }
@@ -12511,7 +12669,7 @@ pub(crate) fn zeros(
             &[size.into(), dtype.into(), Lent::None, device.into(), Lent::None],
         );
     }
-    cpu::run(|| cpu::creation::zeros(size, dtype, device))
+    cpu::run_for(|| cpu::creation::zeros(size, dtype, device))
 }
 
 pub(crate) fn ones(
@@ -12526,7 +12684,7 @@ pub(crate) fn ones(
             &[size.into(), dtype.into(), Lent::None, device.into(), Lent::None],
         );
     }
-    cpu::run(|| cpu::creation::ones(size, dtype, device))
+    cpu::run_for(|| cpu::creation::ones(size, dtype, device))
 }
 
 pub(crate) fn full(
@@ -12549,7 +12707,7 @@ pub(crate) fn full(
             ],
         );
     }
-    cpu::run(|| cpu::creation::full(size, fill_value, dtype, device))
+    cpu::run_for(|| cpu::creation::full(size, fill_value, dtype, device))
 }
 
 pub(crate) fn scalar_tensor(
@@ -12564,7 +12722,7 @@ pub(crate) fn scalar_tensor(
             &[s.into(), dtype.into(), Lent::None, device.into(), Lent::None],
         );
     }
-    cpu::run(|| cpu::creation::scalar_tensor(s, dtype, device))
+    cpu::run_for(|| cpu::creation::scalar_tensor(s, dtype, device))
 }
 
 pub(crate) fn empty(
@@ -12587,7 +12745,7 @@ pub(crate) fn empty(
             ],
         );
     }
-    cpu::run(|| cpu::creation::empty(size, dtype, device, memory_format))
+    cpu::run_for(|| cpu::creation::empty(size, dtype, device, memory_format))
 }
 
 pub(crate) fn empty_permuted(
@@ -12610,7 +12768,7 @@ pub(crate) fn empty_permuted(
             ],
         );
     }
-    cpu::run(|| cpu::creation::empty_permuted(size, physical_layout, dtype, device))
+    cpu::run_for(|| cpu::creation::empty_permuted(size, physical_layout, dtype, device))
 }
 
 pub(crate) fn empty_strided(
@@ -12633,7 +12791,7 @@ pub(crate) fn empty_strided(
             ],
         );
     }
-    cpu::run(|| cpu::creation::empty_strided(size, stride, dtype, device))
+    cpu::run_for(|| cpu::creation::empty_strided(size, stride, dtype, device))
 }
 
 pub(crate) fn empty_like(
@@ -12657,7 +12815,7 @@ pub(crate) fn empty_like(
         );
     }
     races::op!("empty_like", self_);
-    cpu::run(|| cpu::creation::empty_like(self_, dtype, device, memory_format))
+    cpu::run_for(|| cpu::creation::empty_like(self_, dtype, device, memory_format))
 }
 
 pub(crate) fn zeros_like(
@@ -12681,7 +12839,7 @@ pub(crate) fn zeros_like(
         );
     }
     races::op!("zeros_like", self_);
-    cpu::run(|| cpu::creation::zeros_like(self_, dtype, device, memory_format))
+    cpu::run_for(|| cpu::creation::zeros_like(self_, dtype, device, memory_format))
 }
 
 pub(crate) fn ones_like(
@@ -12705,7 +12863,7 @@ pub(crate) fn ones_like(
         );
     }
     races::op!("ones_like", self_);
-    cpu::run(|| cpu::creation::ones_like(self_, dtype, device, memory_format))
+    cpu::run_for(|| cpu::creation::ones_like(self_, dtype, device, memory_format))
 }
 
 pub(crate) fn full_like(
@@ -12731,7 +12889,7 @@ pub(crate) fn full_like(
         );
     }
     races::op!("full_like", self_);
-    cpu::run(|| cpu::creation::full_like(
+    cpu::run_for(|| cpu::creation::full_like(
         self_,
         fill_value,
         dtype,
@@ -12761,7 +12919,7 @@ pub(crate) fn new_empty(
         );
     }
     races::op!("new_empty", self_);
-    cpu::run(|| cpu::creation::new_empty(self_, size, dtype, device))
+    cpu::run_for(|| cpu::creation::new_empty(self_, size, dtype, device))
 }
 
 pub(crate) fn new_empty_strided(
@@ -12787,7 +12945,7 @@ pub(crate) fn new_empty_strided(
         );
     }
     races::op!("new_empty_strided", self_);
-    cpu::run(|| cpu::creation::new_empty_strided(self_, size, stride, dtype, device))
+    cpu::run_for(|| cpu::creation::new_empty_strided(self_, size, stride, dtype, device))
 }
 
 pub(crate) fn new_zeros(
@@ -12811,7 +12969,7 @@ pub(crate) fn new_zeros(
         );
     }
     races::op!("new_zeros", self_);
-    cpu::run(|| cpu::creation::new_zeros(self_, size, dtype, device))
+    cpu::run_for(|| cpu::creation::new_zeros(self_, size, dtype, device))
 }
 
 pub(crate) fn new_ones(
@@ -12835,7 +12993,7 @@ pub(crate) fn new_ones(
         );
     }
     races::op!("new_ones", self_);
-    cpu::run(|| cpu::creation::new_ones(self_, size, dtype, device))
+    cpu::run_for(|| cpu::creation::new_ones(self_, size, dtype, device))
 }
 
 pub(crate) fn new_full(
@@ -12861,7 +13019,7 @@ pub(crate) fn new_full(
         );
     }
     races::op!("new_full", self_);
-    cpu::run(|| cpu::creation::new_full(self_, size, fill_value, dtype, device))
+    cpu::run_for(|| cpu::creation::new_full(self_, size, fill_value, dtype, device))
 }
 
 pub(crate) fn arange(
@@ -12876,7 +13034,7 @@ pub(crate) fn arange(
             &[end.into(), dtype.into(), Lent::None, device.into(), Lent::None],
         );
     }
-    cpu::run(|| cpu::creation::arange(end, dtype, device))
+    cpu::run_for(|| cpu::creation::arange(end, dtype, device))
 }
 
 pub(crate) fn arange_start(
@@ -12899,7 +13057,7 @@ pub(crate) fn arange_start(
             ],
         );
     }
-    cpu::run(|| cpu::creation::arange_start(start, end, dtype, device))
+    cpu::run_for(|| cpu::creation::arange_start(start, end, dtype, device))
 }
 
 pub(crate) fn arange_start_step(
@@ -12924,7 +13082,7 @@ pub(crate) fn arange_start_step(
             ],
         );
     }
-    cpu::run(|| cpu::creation::arange_step(start, end, step, dtype, device))
+    cpu::run_for(|| cpu::creation::arange_step(start, end, step, dtype, device))
 }
 
 pub(crate) fn linspace(
@@ -12949,7 +13107,7 @@ pub(crate) fn linspace(
             ],
         );
     }
-    cpu::run(|| cpu::creation::linspace(start, end, steps, dtype, device))
+    cpu::run_for(|| cpu::creation::linspace(start, end, steps, dtype, device))
 }
 
 pub(crate) fn logspace(
@@ -12976,7 +13134,7 @@ pub(crate) fn logspace(
             ],
         );
     }
-    cpu::run(|| cpu::creation::logspace(start, end, steps, base, dtype, device))
+    cpu::run_for(|| cpu::creation::logspace(start, end, steps, base, dtype, device))
 }
 
 pub(crate) fn eye(
@@ -12991,7 +13149,7 @@ pub(crate) fn eye(
             &[n.into(), dtype.into(), Lent::None, device.into(), Lent::None],
         );
     }
-    cpu::run(|| cpu::creation::eye(n, dtype, device))
+    cpu::run_for(|| cpu::creation::eye(n, dtype, device))
 }
 
 pub(crate) fn eye_m(
@@ -13007,7 +13165,7 @@ pub(crate) fn eye_m(
             &[n.into(), m.into(), dtype.into(), Lent::None, device.into(), Lent::None],
         );
     }
-    cpu::run(|| cpu::creation::eye_m(n, m, dtype, device))
+    cpu::run_for(|| cpu::creation::eye_m(n, m, dtype, device))
 }
 
 pub(crate) fn hann_window(
@@ -13022,7 +13180,7 @@ pub(crate) fn hann_window(
             &[window_length.into(), dtype.into(), Lent::None, device.into(), Lent::None],
         );
     }
-    cpu::run(|| cpu::creation::hann_window(window_length, dtype, device))
+    cpu::run_for(|| cpu::creation::hann_window(window_length, dtype, device))
 }
 
 pub(crate) fn hann_window_periodic(
@@ -13045,7 +13203,7 @@ pub(crate) fn hann_window_periodic(
             ],
         );
     }
-    cpu::run(|| cpu::creation::hann_window_periodic(
+    cpu::run_for(|| cpu::creation::hann_window_periodic(
         window_length,
         periodic,
         dtype,
@@ -13075,7 +13233,7 @@ pub(crate) fn tril_indices(
             ],
         );
     }
-    cpu::run(|| cpu::creation::tril_indices(row, col, offset, dtype, device))
+    cpu::run_for(|| cpu::creation::tril_indices(row, col, offset, dtype, device))
 }
 
 pub(crate) fn triu_indices(
@@ -13100,7 +13258,7 @@ pub(crate) fn triu_indices(
             ],
         );
     }
-    cpu::run(|| cpu::creation::triu_indices(row, col, offset, dtype, device))
+    cpu::run_for(|| cpu::creation::triu_indices(row, col, offset, dtype, device))
 }
 
 pub(crate) fn item(word: u32, self_: &Tensor) -> Result<Scalar> {
@@ -13108,7 +13266,7 @@ pub(crate) fn item(word: u32, self_: &Tensor) -> Result<Scalar> {
         return dispatch::inner(Op::ITEM, &[self_.into()]);
     }
     races::op!("item", self_);
-    cpu::run(|| cpu::creation::item(self_))
+    cpu::run_for(|| cpu::creation::item(self_))
 }
 
 pub(crate) fn _local_scalar_dense(word: u32, self_: &Tensor) -> Result<Scalar> {
@@ -13116,7 +13274,7 @@ pub(crate) fn _local_scalar_dense(word: u32, self_: &Tensor) -> Result<Scalar> {
         return dispatch::inner(Op::_LOCAL_SCALAR_DENSE, &[self_.into()]);
     }
     races::op!("_local_scalar_dense", self_);
-    cpu::run(|| cpu::creation::item(self_))
+    cpu::run_for(|| cpu::creation::item(self_))
 }
 
 pub(crate) fn is_nonzero(word: u32, self_: &Tensor) -> Result<bool> {
@@ -13124,7 +13282,7 @@ pub(crate) fn is_nonzero(word: u32, self_: &Tensor) -> Result<bool> {
         return dispatch::inner(Op::IS_NONZERO, &[self_.into()]);
     }
     races::op!("is_nonzero", self_);
-    cpu::run(|| cpu::creation::is_nonzero(self_))
+    cpu::run_for(|| cpu::creation::is_nonzero(self_))
 }
 
 pub(crate) fn numel(word: u32, self_: &Tensor) -> Result<i64> {
@@ -13132,7 +13290,7 @@ pub(crate) fn numel(word: u32, self_: &Tensor) -> Result<i64> {
         return dispatch::inner(Op::NUMEL, &[self_.into()]);
     }
     races::op!("numel", self_);
-    cpu::run(|| cpu::creation::numel(self_))
+    cpu::run_for(|| cpu::creation::numel(self_))
 }
 
 pub(crate) fn sym_size(word: u32, self_: &Tensor, dim: i64) -> Result<SymInt> {
@@ -13140,7 +13298,7 @@ pub(crate) fn sym_size(word: u32, self_: &Tensor, dim: i64) -> Result<SymInt> {
         return dispatch::inner(Op::SYM_SIZE_INT, &[self_.into(), dim.into()]);
     }
     races::op!("sym_size", self_);
-    cpu::run(|| cpu::creation::sym_size(self_, dim))
+    cpu::run_for(|| cpu::creation::sym_size(self_, dim))
 }
 
 pub(crate) fn sym_stride(word: u32, self_: &Tensor, dim: i64) -> Result<SymInt> {
@@ -13148,7 +13306,7 @@ pub(crate) fn sym_stride(word: u32, self_: &Tensor, dim: i64) -> Result<SymInt> 
         return dispatch::inner(Op::SYM_STRIDE_INT, &[self_.into(), dim.into()]);
     }
     races::op!("sym_stride", self_);
-    cpu::run(|| cpu::creation::sym_stride(self_, dim))
+    cpu::run_for(|| cpu::creation::sym_stride(self_, dim))
 }
 
 pub(crate) fn sym_numel(word: u32, self_: &Tensor) -> Result<SymInt> {
@@ -13156,7 +13314,7 @@ pub(crate) fn sym_numel(word: u32, self_: &Tensor) -> Result<SymInt> {
         return dispatch::inner(Op::SYM_NUMEL, &[self_.into()]);
     }
     races::op!("sym_numel", self_);
-    cpu::run(|| cpu::creation::sym_numel(self_))
+    cpu::run_for(|| cpu::creation::sym_numel(self_))
 }
 
 pub(crate) fn sym_storage_offset(word: u32, self_: &Tensor) -> Result<SymInt> {
@@ -13164,7 +13322,7 @@ pub(crate) fn sym_storage_offset(word: u32, self_: &Tensor) -> Result<SymInt> {
         return dispatch::inner(Op::SYM_STORAGE_OFFSET, &[self_.into()]);
     }
     races::op!("sym_storage_offset", self_);
-    cpu::run(|| cpu::creation::sym_storage_offset(self_))
+    cpu::run_for(|| cpu::creation::sym_storage_offset(self_))
 }
 
 pub(crate) fn assert_tensor_metadata(
@@ -13189,14 +13347,20 @@ pub(crate) fn assert_tensor_metadata(
         );
     }
     races::op!("_assert_tensor_metadata", a_);
-    cpu::run(|| cpu::creation::assert_tensor_metadata(a_, size, stride, dtype, device))
+    cpu::run_for(|| cpu::creation::assert_tensor_metadata(
+        a_,
+        size,
+        stride,
+        dtype,
+        device,
+    ))
 }
 
 pub(crate) fn _assert_scalar(word: u32, self_: Scalar, assert_msg: &str) -> Result<()> {
     if word & state::APART != 0 {
         return dispatch::inner(Op::_ASSERT_SCALAR, &[self_.into(), assert_msg.into()]);
     }
-    cpu::run(|| cpu::creation::assert_scalar(self_, assert_msg))
+    cpu::run_for(|| cpu::creation::assert_scalar(self_, assert_msg))
 }
 
 pub(crate) fn _assert_async(word: u32, self_: &Tensor) -> Result<()> {
@@ -13205,7 +13369,7 @@ pub(crate) fn _assert_async(word: u32, self_: &Tensor) -> Result<()> {
     }
     shape::need_real("_assert_async", &[self_])?;
     races::op!("_assert_async", self_);
-    cpu::run(|| cpu::creation::assert_async(self_))
+    cpu::run_for(|| cpu::creation::assert_async(self_))
 }
 
 pub(crate) fn _assert_async_msg(
@@ -13221,7 +13385,7 @@ pub(crate) fn _assert_async_msg(
     }
     shape::need_real("_assert_async", &[self_])?;
     races::op!("_assert_async", self_);
-    cpu::run(|| cpu::creation::assert_async_msg(self_, assert_msg))
+    cpu::run_for(|| cpu::creation::assert_async_msg(self_, assert_msg))
 }
 
 pub(crate) fn sym_constrain_range(
@@ -13236,7 +13400,7 @@ pub(crate) fn sym_constrain_range(
             &[size.into(), min.into(), max.into()],
         );
     }
-    cpu::run(|| cpu::creation::sym_constrain_range(size, min, max))
+    cpu::run_for(|| cpu::creation::sym_constrain_range(size, min, max))
 }
 
 pub(crate) fn sym_constrain_range_for_size(
@@ -13251,7 +13415,7 @@ pub(crate) fn sym_constrain_range_for_size(
             &[size.into(), min.into(), max.into()],
         );
     }
-    cpu::run(|| cpu::creation::sym_constrain_range_for_size(size, min, max))
+    cpu::run_for(|| cpu::creation::sym_constrain_range_for_size(size, min, max))
 }
 
 pub(crate) fn gather(
@@ -13275,7 +13439,7 @@ pub(crate) fn gather(
         shape::index::gather("gather", self_, dim, index, sparse_grad)?,
     )?;
     if !result.is_meta() {
-        cpu::run(|| cpu::index::gather(self_, dim, index, sparse_grad, &result))?;
+        cpu::run(&mut || cpu::index::gather(self_, dim, index, sparse_grad, &result))?;
     }
     Ok(result)
 }
@@ -13301,7 +13465,7 @@ pub(crate) fn scatter(
         shape::index::scatter("scatter", self_, dim, index, src)?,
     )?;
     if !result.is_meta() {
-        cpu::run(|| cpu::index::scatter(self_, dim, index, src, &result))?;
+        cpu::run(&mut || cpu::index::scatter(self_, dim, index, src, &result))?;
     }
     Ok(result)
 }
@@ -13329,7 +13493,7 @@ pub(crate) fn scatter_(
         self_,
         spec.into(),
         &[self_, index, src],
-        &|out| cpu::run(|| cpu::index::scatter(self_, dim, index, src, out)),
+        &|out| cpu::run(&mut || cpu::index::scatter(self_, dim, index, src, out)),
     )
 }
 
@@ -13354,7 +13518,7 @@ pub(crate) fn scatter_value(
         shape::index::scatter_value("scatter", self_, dim, index, value)?,
     )?;
     if !result.is_meta() {
-        cpu::run(|| cpu::index::scatter_value(self_, dim, index, value, &result))?;
+        cpu::run(&mut || cpu::index::scatter_value(self_, dim, index, value, &result))?;
     }
     Ok(result)
 }
@@ -13382,7 +13546,7 @@ pub(crate) fn scatter_value_(
         self_,
         spec.into(),
         &[self_, index],
-        &|out| cpu::run(|| cpu::index::scatter_value(self_, dim, index, value, out)),
+        &|out| cpu::run(&mut || cpu::index::scatter_value(self_, dim, index, value, out)),
     )
 }
 
@@ -13407,7 +13571,7 @@ pub(crate) fn scatter_add(
         shape::index::scatter("scatter_add", self_, dim, index, src)?,
     )?;
     if !result.is_meta() {
-        cpu::run(|| cpu::index::scatter_add(self_, dim, index, src, &result))?;
+        cpu::run(&mut || cpu::index::scatter_add(self_, dim, index, src, &result))?;
     }
     Ok(result)
 }
@@ -13435,7 +13599,7 @@ pub(crate) fn scatter_add_(
         self_,
         spec.into(),
         &[self_, index, src],
-        &|out| cpu::run(|| cpu::index::scatter_add(self_, dim, index, src, out)),
+        &|out| cpu::run(&mut || cpu::index::scatter_add(self_, dim, index, src, out)),
     )
 }
 
@@ -13478,15 +13642,17 @@ pub(crate) fn scatter_reduce(
         )?,
     )?;
     if !result.is_meta() {
-        cpu::run(|| cpu::index::scatter_reduce(
-            self_,
-            dim,
-            index,
-            src,
-            reduce,
-            include_self,
-            &result,
-        ))?;
+        cpu::run(
+            &mut || cpu::index::scatter_reduce(
+                self_,
+                dim,
+                index,
+                src,
+                reduce,
+                include_self,
+                &result,
+            ),
+        )?;
     }
     Ok(result)
 }
@@ -13532,15 +13698,17 @@ pub(crate) fn scatter_reduce_(
         self_,
         spec.into(),
         &[self_, index, src],
-        &|out| cpu::run(|| cpu::index::scatter_reduce(
-            self_,
-            dim,
-            index,
-            src,
-            reduce,
-            include_self,
-            out,
-        )),
+        &|out| cpu::run(
+            &mut || cpu::index::scatter_reduce(
+                self_,
+                dim,
+                index,
+                src,
+                reduce,
+                include_self,
+                out,
+            ),
+        ),
     )
 }
 
@@ -13584,15 +13752,17 @@ pub(crate) fn index_reduce(
         )?,
     )?;
     if !result.is_meta() {
-        cpu::run(|| cpu::index::index_reduce(
-            self_,
-            dim,
-            index,
-            source,
-            reduce,
-            include_self,
-            &result,
-        ))?;
+        cpu::run(
+            &mut || cpu::index::index_reduce(
+                self_,
+                dim,
+                index,
+                source,
+                reduce,
+                include_self,
+                &result,
+            ),
+        )?;
     }
     Ok(result)
 }
@@ -13639,15 +13809,17 @@ pub(crate) fn index_reduce_(
         self_,
         spec.into(),
         &[self_, index, source],
-        &|out| cpu::run(|| cpu::index::index_reduce(
-            self_,
-            dim,
-            index,
-            source,
-            reduce,
-            include_self,
-            out,
-        )),
+        &|out| cpu::run(
+            &mut || cpu::index::index_reduce(
+                self_,
+                dim,
+                index,
+                source,
+                reduce,
+                include_self,
+                out,
+            ),
+        ),
     )
 }
 
@@ -13662,7 +13834,7 @@ pub(crate) fn index(
         return dispatch::apart(word, Op::INDEX_TENSOR, &[self_.into(), indices.into()]);
     }
     races::op!("index", self_, indices);
-    cpu::run(|| cpu::index::index(self_, indices))
+    cpu::run_for(|| cpu::index::index(self_, indices))
 }
 
 pub(crate) fn unsafe_index(
@@ -13680,7 +13852,7 @@ pub(crate) fn unsafe_index(
         );
     }
     races::op!("_unsafe_index", self_, indices);
-    cpu::run(|| cpu::index::index(self_, indices))
+    cpu::run_for(|| cpu::index::index(self_, indices))
 }
 
 pub(crate) fn index_put(
@@ -13705,7 +13877,9 @@ pub(crate) fn index_put(
         shape::index::index_put("index_put", self_, indices, values, accumulate)?,
     )?;
     if !result.is_meta() {
-        cpu::run(|| cpu::index::index_put(self_, indices, values, accumulate, &result))?;
+        cpu::run(
+            &mut || cpu::index::index_put(self_, indices, values, accumulate, &result),
+        )?;
     }
     Ok(result)
 }
@@ -13744,13 +13918,9 @@ pub(crate) fn index_put_(
             .chain(indices.iter().flatten())
             .chain([values])
             .collect::<Vec<_>>(),
-        &|out| cpu::run(|| cpu::index::index_put(
-            self_,
-            indices,
-            values,
-            accumulate,
-            out,
-        )),
+        &|out| cpu::run(
+            &mut || cpu::index::index_put(self_, indices, values, accumulate, out),
+        ),
     )
 }
 
@@ -13776,7 +13946,9 @@ pub(crate) fn unsafe_index_put(
         shape::index::index_put("_unsafe_index_put", self_, indices, values, accumulate)?,
     )?;
     if !result.is_meta() {
-        cpu::run(|| cpu::index::index_put(self_, indices, values, accumulate, &result))?;
+        cpu::run(
+            &mut || cpu::index::index_put(self_, indices, values, accumulate, &result),
+        )?;
     }
     Ok(result)
 }
@@ -13801,7 +13973,7 @@ pub(crate) fn index_select(
         shape::index::index_select("index_select", self_, dim, index)?,
     )?;
     if !result.is_meta() {
-        cpu::run(|| cpu::index::index_select(self_, dim, index, &result))?;
+        cpu::run(&mut || cpu::index::index_select(self_, dim, index, &result))?;
     }
     Ok(result)
 }
@@ -13829,7 +14001,9 @@ pub(crate) fn index_add(
         shape::index::index_add("index_add", self_, dim, index, source, alpha)?,
     )?;
     if !result.is_meta() {
-        cpu::run(|| cpu::index::index_add(self_, dim, index, source, alpha, &result))?;
+        cpu::run(
+            &mut || cpu::index::index_add(self_, dim, index, source, alpha, &result),
+        )?;
     }
     Ok(result)
 }
@@ -13859,7 +14033,9 @@ pub(crate) fn index_add_(
         self_,
         spec.into(),
         &[self_, index, source],
-        &|out| cpu::run(|| cpu::index::index_add(self_, dim, index, source, alpha, out)),
+        &|out| cpu::run(
+            &mut || cpu::index::index_add(self_, dim, index, source, alpha, out),
+        ),
     )
 }
 
@@ -13885,7 +14061,7 @@ pub(crate) fn index_copy(
         shape::index::index_source("index_copy", self_, dim, index, source)?,
     )?;
     if !result.is_meta() {
-        cpu::run(|| cpu::index::index_copy(self_, dim, index, source, &result))?;
+        cpu::run(&mut || cpu::index::index_copy(self_, dim, index, source, &result))?;
     }
     Ok(result)
 }
@@ -13914,7 +14090,7 @@ pub(crate) fn index_copy_(
         self_,
         spec.into(),
         &[self_, index, source],
-        &|out| cpu::run(|| cpu::index::index_copy(self_, dim, index, source, out)),
+        &|out| cpu::run(&mut || cpu::index::index_copy(self_, dim, index, source, out)),
     )
 }
 
@@ -13939,7 +14115,7 @@ pub(crate) fn index_fill(
         shape::index::index_fill("index_fill", self_, dim, index, value)?,
     )?;
     if !result.is_meta() {
-        cpu::run(|| cpu::index::index_fill(self_, dim, index, value, &result))?;
+        cpu::run(&mut || cpu::index::index_fill(self_, dim, index, value, &result))?;
     }
     Ok(result)
 }
@@ -13967,7 +14143,7 @@ pub(crate) fn index_fill_(
         self_,
         spec.into(),
         &[self_, index],
-        &|out| cpu::run(|| cpu::index::index_fill(self_, dim, index, value, out)),
+        &|out| cpu::run(&mut || cpu::index::index_fill(self_, dim, index, value, out)),
     )
 }
 
@@ -13992,7 +14168,9 @@ pub(crate) fn index_fill_tensor(
         shape::index::index_fill_tensor("index_fill", self_, dim, index, value)?,
     )?;
     if !result.is_meta() {
-        cpu::run(|| cpu::index::index_fill_tensor(self_, dim, index, value, &result))?;
+        cpu::run(
+            &mut || cpu::index::index_fill_tensor(self_, dim, index, value, &result),
+        )?;
     }
     Ok(result)
 }
@@ -14020,7 +14198,9 @@ pub(crate) fn index_fill_tensor_(
         self_,
         spec.into(),
         &[self_, index, value],
-        &|out| cpu::run(|| cpu::index::index_fill_tensor(self_, dim, index, value, out)),
+        &|out| cpu::run(
+            &mut || cpu::index::index_fill_tensor(self_, dim, index, value, out),
+        ),
     )
 }
 
@@ -14044,7 +14224,7 @@ pub(crate) fn masked_fill(
         shape::index::masked_fill("masked_fill", self_, mask, value)?,
     )?;
     if !result.is_meta() {
-        cpu::run(|| cpu::index::masked_fill(self_, mask, value, &result))?;
+        cpu::run(&mut || cpu::index::masked_fill(self_, mask, value, &result))?;
     }
     Ok(result)
 }
@@ -14071,7 +14251,7 @@ pub(crate) fn masked_fill_(
         self_,
         spec.into(),
         &[self_, mask],
-        &|out| cpu::run(|| cpu::index::masked_fill(self_, mask, value, out)),
+        &|out| cpu::run(&mut || cpu::index::masked_fill(self_, mask, value, out)),
     )
 }
 
@@ -14095,7 +14275,7 @@ pub(crate) fn masked_fill_tensor(
         shape::index::masked_fill_tensor("masked_fill", self_, mask, value)?,
     )?;
     if !result.is_meta() {
-        cpu::run(|| cpu::index::masked_fill_tensor(self_, mask, value, &result))?;
+        cpu::run(&mut || cpu::index::masked_fill_tensor(self_, mask, value, &result))?;
     }
     Ok(result)
 }
@@ -14122,7 +14302,7 @@ pub(crate) fn masked_fill_tensor_(
         self_,
         spec.into(),
         &[self_, mask, value],
-        &|out| cpu::run(|| cpu::index::masked_fill_tensor(self_, mask, value, out)),
+        &|out| cpu::run(&mut || cpu::index::masked_fill_tensor(self_, mask, value, out)),
     )
 }
 
@@ -14133,7 +14313,7 @@ pub(crate) fn masked_select(word: u32, self_: &Tensor, mask: &Tensor) -> Result<
         return dispatch::apart(word, Op::MASKED_SELECT, &[self_.into(), mask.into()]);
     }
     races::op!("masked_select", self_, mask);
-    cpu::run(|| cpu::index::masked_select(self_, mask))
+    cpu::run_for(|| cpu::index::masked_select(self_, mask))
 }
 
 pub(crate) fn masked_scatter(
@@ -14156,7 +14336,7 @@ pub(crate) fn masked_scatter(
         shape::index::masked_scatter("masked_scatter", self_, mask, source)?,
     )?;
     if !result.is_meta() {
-        cpu::run(|| cpu::index::masked_scatter(self_, mask, source, &result))?;
+        cpu::run(&mut || cpu::index::masked_scatter(self_, mask, source, &result))?;
     }
     Ok(result)
 }
@@ -14183,7 +14363,7 @@ pub(crate) fn masked_scatter_(
         self_,
         spec.into(),
         &[self_, mask, source],
-        &|out| cpu::run(|| cpu::index::masked_scatter(self_, mask, source, out)),
+        &|out| cpu::run(&mut || cpu::index::masked_scatter(self_, mask, source, out)),
     )
 }
 
@@ -14196,7 +14376,7 @@ pub(crate) fn take(word: u32, self_: &Tensor, index: &Tensor) -> Result<Tensor> 
     races::op!("take", self_, index);
     let result = Tensor::try_empty(shape::index::take("take", self_, index)?)?;
     if !result.is_meta() {
-        cpu::run(|| cpu::index::take(self_, index, &result))?;
+        cpu::run(&mut || cpu::index::take(self_, index, &result))?;
     }
     Ok(result)
 }
@@ -14223,7 +14403,7 @@ pub(crate) fn put(
         shape::index::put("put", self_, index, source, accumulate)?,
     )?;
     if !result.is_meta() {
-        cpu::run(|| cpu::index::put(self_, index, source, accumulate, &result))?;
+        cpu::run(&mut || cpu::index::put(self_, index, source, accumulate, &result))?;
     }
     Ok(result)
 }
@@ -14252,7 +14432,7 @@ pub(crate) fn put_(
         self_,
         spec.into(),
         &[self_, index, source],
-        &|out| cpu::run(|| cpu::index::put(self_, index, source, accumulate, out)),
+        &|out| cpu::run(&mut || cpu::index::put(self_, index, source, accumulate, out)),
     )
 }
 
@@ -14261,7 +14441,7 @@ pub(crate) fn nonzero(word: u32, self_: &Tensor) -> Result<Tensor> {
         return dispatch::inner(Op::NONZERO, &[self_.into()]);
     }
     races::op!("nonzero", self_);
-    cpu::run(|| cpu::index::nonzero(self_))
+    cpu::run_for(|| cpu::index::nonzero(self_))
 }
 
 pub(crate) fn embedding(
@@ -14300,14 +14480,16 @@ pub(crate) fn embedding(
         )?,
     )?;
     if !result.is_meta() {
-        cpu::run(|| cpu::index::embedding(
-            weight,
-            indices,
-            padding_idx,
-            scale_grad_by_freq,
-            sparse,
-            &result,
-        ))?;
+        cpu::run(
+            &mut || cpu::index::embedding(
+                weight,
+                indices,
+                padding_idx,
+                scale_grad_by_freq,
+                sparse,
+                &result,
+            ),
+        )?;
     }
     Ok(result)
 }
@@ -14348,14 +14530,16 @@ pub(crate) fn embedding_dense_backward(
         )?,
     )?;
     if !result.is_meta() {
-        cpu::run(|| cpu::index::embedding_dense_backward(
-            grad_output,
-            indices,
-            num_weights,
-            padding_idx,
-            scale_grad_by_freq,
-            &result,
-        ))?;
+        cpu::run(
+            &mut || cpu::index::embedding_dense_backward(
+                grad_output,
+                indices,
+                num_weights,
+                padding_idx,
+                scale_grad_by_freq,
+                &result,
+            ),
+        )?;
     }
     Ok(result)
 }
@@ -14367,7 +14551,7 @@ pub(crate) fn cat(word: u32, tensors: &[Tensor], dim: i64) -> Result<Tensor> {
     races::op!("cat", tensors);
     let result = Tensor::try_empty(shape::join::cat("cat", tensors, dim)?)?;
     if !result.is_meta() {
-        cpu::run(|| cpu::join::cat(tensors, dim, &result))?;
+        cpu::run(&mut || cpu::join::cat(tensors, dim, &result))?;
     }
     Ok(result)
 }
@@ -14394,7 +14578,7 @@ pub(crate) fn cat_out(
         out,
         spec.into(),
         &std::iter::empty::<&Tensor>().chain(tensors).collect::<Vec<_>>(),
-        &|out| cpu::run(|| cpu::join::cat(tensors, dim, out)),
+        &|out| cpu::run(&mut || cpu::join::cat(tensors, dim, out)),
     )
 }
 
@@ -14405,7 +14589,7 @@ pub(crate) fn stack(word: u32, tensors: &[Tensor], dim: i64) -> Result<Tensor> {
     races::op!("stack", tensors);
     let result = Tensor::try_empty(shape::join::stack("stack", tensors, dim)?)?;
     if !result.is_meta() {
-        cpu::run(|| cpu::join::stack(tensors, dim, &result))?;
+        cpu::run(&mut || cpu::join::stack(tensors, dim, &result))?;
     }
     Ok(result)
 }
@@ -14432,7 +14616,7 @@ pub(crate) fn stack_out(
         out,
         spec.into(),
         &std::iter::empty::<&Tensor>().chain(tensors).collect::<Vec<_>>(),
-        &|out| cpu::run(|| cpu::join::stack(tensors, dim, out)),
+        &|out| cpu::run(&mut || cpu::join::stack(tensors, dim, out)),
     )
 }
 
@@ -14443,7 +14627,7 @@ pub(crate) fn repeat(word: u32, self_: &Tensor, repeats: &[SymInt]) -> Result<Te
     races::op!("repeat", self_);
     let result = Tensor::try_empty(shape::join::repeat("repeat", self_, repeats)?)?;
     if !result.is_meta() {
-        cpu::run(|| cpu::join::repeat(self_, repeats, &result))?;
+        cpu::run(&mut || cpu::join::repeat(self_, repeats, &result))?;
     }
     Ok(result)
 }
@@ -14455,7 +14639,7 @@ pub(crate) fn flip(word: u32, self_: &Tensor, dims: &[i64]) -> Result<Tensor> {
     races::op!("flip", self_);
     let result = Tensor::try_empty(shape::join::flip("flip", self_, dims)?)?;
     if !result.is_meta() {
-        cpu::run(|| cpu::join::flip(self_, dims, &result))?;
+        cpu::run(&mut || cpu::join::flip(self_, dims, &result))?;
     }
     Ok(result)
 }
@@ -14472,7 +14656,7 @@ pub(crate) fn roll(
     races::op!("roll", self_);
     let result = Tensor::try_empty(shape::join::roll("roll", self_, shifts, dims)?)?;
     if !result.is_meta() {
-        cpu::run(|| cpu::join::roll(self_, shifts, dims, &result))?;
+        cpu::run(&mut || cpu::join::roll(self_, shifts, dims, &result))?;
     }
     Ok(result)
 }
@@ -14484,7 +14668,7 @@ pub(crate) fn tril(word: u32, self_: &Tensor, diagonal: SymInt) -> Result<Tensor
     races::op!("tril", self_);
     let result = Tensor::try_empty(shape::join::triangle("tril", self_, diagonal)?)?;
     if !result.is_meta() {
-        cpu::run(|| cpu::join::tril(self_, diagonal, &result))?;
+        cpu::run(&mut || cpu::join::tril(self_, diagonal, &result))?;
     }
     Ok(result)
 }
@@ -14500,7 +14684,7 @@ pub(crate) fn tril_(word: u32, self_: &Tensor, diagonal: SymInt) -> Result<()> {
         self_,
         spec.into(),
         &[self_],
-        &|out| cpu::run(|| cpu::join::tril(self_, diagonal, out)),
+        &|out| cpu::run(&mut || cpu::join::tril(self_, diagonal, out)),
     )
 }
 
@@ -14511,7 +14695,7 @@ pub(crate) fn triu(word: u32, self_: &Tensor, diagonal: SymInt) -> Result<Tensor
     races::op!("triu", self_);
     let result = Tensor::try_empty(shape::join::triangle("triu", self_, diagonal)?)?;
     if !result.is_meta() {
-        cpu::run(|| cpu::join::triu(self_, diagonal, &result))?;
+        cpu::run(&mut || cpu::join::triu(self_, diagonal, &result))?;
     }
     Ok(result)
 }
@@ -14527,7 +14711,7 @@ pub(crate) fn triu_(word: u32, self_: &Tensor, diagonal: SymInt) -> Result<()> {
         self_,
         spec.into(),
         &[self_],
-        &|out| cpu::run(|| cpu::join::triu(self_, diagonal, out)),
+        &|out| cpu::run(&mut || cpu::join::triu(self_, diagonal, out)),
     )
 }
 
@@ -14548,7 +14732,7 @@ pub(crate) fn constant_pad_nd(
         shape::join::constant_pad_nd("constant_pad_nd", self_, pad, value)?,
     )?;
     if !result.is_meta() {
-        cpu::run(|| cpu::join::constant_pad_nd(self_, pad, value, &result))?;
+        cpu::run(&mut || cpu::join::constant_pad_nd(self_, pad, value, &result))?;
     }
     Ok(result)
 }
@@ -14566,7 +14750,7 @@ pub(crate) fn reflection_pad1d(
         shape::join::reflection_pad("reflection_pad1d", self_, padding)?,
     )?;
     if !result.is_meta() {
-        cpu::run(|| cpu::join::reflection_pad(self_, padding, &result))?;
+        cpu::run(&mut || cpu::join::reflection_pad(self_, padding, &result))?;
     }
     Ok(result)
 }
@@ -14596,12 +14780,14 @@ pub(crate) fn reflection_pad1d_backward(
         )?,
     )?;
     if !result.is_meta() {
-        cpu::run(|| cpu::join::reflection_pad_backward(
-            grad_output,
-            self_,
-            padding,
-            &result,
-        ))?;
+        cpu::run(
+            &mut || cpu::join::reflection_pad_backward(
+                grad_output,
+                self_,
+                padding,
+                &result,
+            ),
+        )?;
     }
     Ok(result)
 }
@@ -14619,7 +14805,7 @@ pub(crate) fn reflection_pad2d(
         shape::join::reflection_pad("reflection_pad2d", self_, padding)?,
     )?;
     if !result.is_meta() {
-        cpu::run(|| cpu::join::reflection_pad(self_, padding, &result))?;
+        cpu::run(&mut || cpu::join::reflection_pad(self_, padding, &result))?;
     }
     Ok(result)
 }
@@ -14649,12 +14835,14 @@ pub(crate) fn reflection_pad2d_backward(
         )?,
     )?;
     if !result.is_meta() {
-        cpu::run(|| cpu::join::reflection_pad_backward(
-            grad_output,
-            self_,
-            padding,
-            &result,
-        ))?;
+        cpu::run(
+            &mut || cpu::join::reflection_pad_backward(
+                grad_output,
+                self_,
+                padding,
+                &result,
+            ),
+        )?;
     }
     Ok(result)
 }
@@ -14672,7 +14860,7 @@ pub(crate) fn reflection_pad3d(
         shape::join::reflection_pad("reflection_pad3d", self_, padding)?,
     )?;
     if !result.is_meta() {
-        cpu::run(|| cpu::join::reflection_pad(self_, padding, &result))?;
+        cpu::run(&mut || cpu::join::reflection_pad(self_, padding, &result))?;
     }
     Ok(result)
 }
@@ -14702,12 +14890,14 @@ pub(crate) fn reflection_pad3d_backward(
         )?,
     )?;
     if !result.is_meta() {
-        cpu::run(|| cpu::join::reflection_pad_backward(
-            grad_output,
-            self_,
-            padding,
-            &result,
-        ))?;
+        cpu::run(
+            &mut || cpu::join::reflection_pad_backward(
+                grad_output,
+                self_,
+                padding,
+                &result,
+            ),
+        )?;
     }
     Ok(result)
 }
@@ -14725,7 +14915,7 @@ pub(crate) fn replication_pad1d(
         shape::join::replication_pad("replication_pad1d", self_, padding)?,
     )?;
     if !result.is_meta() {
-        cpu::run(|| cpu::join::replication_pad(self_, padding, &result))?;
+        cpu::run(&mut || cpu::join::replication_pad(self_, padding, &result))?;
     }
     Ok(result)
 }
@@ -14755,12 +14945,14 @@ pub(crate) fn replication_pad1d_backward(
         )?,
     )?;
     if !result.is_meta() {
-        cpu::run(|| cpu::join::replication_pad_backward(
-            grad_output,
-            self_,
-            padding,
-            &result,
-        ))?;
+        cpu::run(
+            &mut || cpu::join::replication_pad_backward(
+                grad_output,
+                self_,
+                padding,
+                &result,
+            ),
+        )?;
     }
     Ok(result)
 }
@@ -14778,7 +14970,7 @@ pub(crate) fn replication_pad2d(
         shape::join::replication_pad("replication_pad2d", self_, padding)?,
     )?;
     if !result.is_meta() {
-        cpu::run(|| cpu::join::replication_pad(self_, padding, &result))?;
+        cpu::run(&mut || cpu::join::replication_pad(self_, padding, &result))?;
     }
     Ok(result)
 }
@@ -14808,12 +15000,14 @@ pub(crate) fn replication_pad2d_backward(
         )?,
     )?;
     if !result.is_meta() {
-        cpu::run(|| cpu::join::replication_pad_backward(
-            grad_output,
-            self_,
-            padding,
-            &result,
-        ))?;
+        cpu::run(
+            &mut || cpu::join::replication_pad_backward(
+                grad_output,
+                self_,
+                padding,
+                &result,
+            ),
+        )?;
     }
     Ok(result)
 }
@@ -14831,7 +15025,7 @@ pub(crate) fn replication_pad3d(
         shape::join::replication_pad("replication_pad3d", self_, padding)?,
     )?;
     if !result.is_meta() {
-        cpu::run(|| cpu::join::replication_pad(self_, padding, &result))?;
+        cpu::run(&mut || cpu::join::replication_pad(self_, padding, &result))?;
     }
     Ok(result)
 }
@@ -14861,12 +15055,14 @@ pub(crate) fn replication_pad3d_backward(
         )?,
     )?;
     if !result.is_meta() {
-        cpu::run(|| cpu::join::replication_pad_backward(
-            grad_output,
-            self_,
-            padding,
-            &result,
-        ))?;
+        cpu::run(
+            &mut || cpu::join::replication_pad_backward(
+                grad_output,
+                self_,
+                padding,
+                &result,
+            ),
+        )?;
     }
     Ok(result)
 }
@@ -14886,7 +15082,7 @@ pub(crate) fn sort(
     let values = Tensor::try_empty(spec0)?;
     let indices = Tensor::try_empty(spec1)?;
     if !values.is_meta() {
-        cpu::run(|| cpu::sort::sort(self_, dim, descending, &values, &indices))?;
+        cpu::run(&mut || cpu::sort::sort(self_, dim, descending, &values, &indices))?;
     }
     Ok((values, indices))
 }
@@ -14919,13 +15115,9 @@ pub(crate) fn sort_out(
         [values, indices],
         [spec0, spec1],
         &[self_],
-        &|[values, indices]| cpu::run(|| cpu::sort::sort(
-            self_,
-            dim,
-            descending,
-            values,
-            indices,
-        )),
+        &|[values, indices]| cpu::run(
+            &mut || cpu::sort::sort(self_, dim, descending, values, indices),
+        ),
     )
 }
 
@@ -14954,14 +15146,16 @@ pub(crate) fn sort_stable(
     let values = Tensor::try_empty(spec0)?;
     let indices = Tensor::try_empty(spec1)?;
     if !values.is_meta() {
-        cpu::run(|| cpu::sort::sort_stable(
-            self_,
-            stable,
-            dim,
-            descending,
-            &values,
-            &indices,
-        ))?;
+        cpu::run(
+            &mut || cpu::sort::sort_stable(
+                self_,
+                stable,
+                dim,
+                descending,
+                &values,
+                &indices,
+            ),
+        )?;
     }
     Ok((values, indices))
 }
@@ -14986,7 +15180,9 @@ pub(crate) fn topk(
     let values = Tensor::try_empty(spec0)?;
     let indices = Tensor::try_empty(spec1)?;
     if !values.is_meta() {
-        cpu::run(|| cpu::sort::topk(self_, k, dim, largest, sorted, &values, &indices))?;
+        cpu::run(
+            &mut || cpu::sort::topk(self_, k, dim, largest, sorted, &values, &indices),
+        )?;
     }
     Ok((values, indices))
 }
@@ -15029,15 +15225,9 @@ pub(crate) fn topk_out(
         [values, indices],
         [spec0, spec1],
         &[self_],
-        &|[values, indices]| cpu::run(|| cpu::sort::topk(
-            self_,
-            k,
-            dim,
-            largest,
-            sorted,
-            values,
-            indices,
-        )),
+        &|[values, indices]| cpu::run(
+            &mut || cpu::sort::topk(self_, k, dim, largest, sorted, values, indices),
+        ),
     )
 }
 
@@ -15060,7 +15250,9 @@ pub(crate) fn kthvalue(
     let values = Tensor::try_empty(spec0)?;
     let indices = Tensor::try_empty(spec1)?;
     if !values.is_meta() {
-        cpu::run(|| cpu::sort::kthvalue(self_, k, dim, keepdim, &values, &indices))?;
+        cpu::run(
+            &mut || cpu::sort::kthvalue(self_, k, dim, keepdim, &values, &indices),
+        )?;
     }
     Ok((values, indices))
 }
@@ -15073,7 +15265,7 @@ pub(crate) fn median(word: u32, self_: &Tensor) -> Result<Tensor> {
     races::op!("median", self_);
     let result = Tensor::try_empty(shape::sort::median("median", self_)?)?;
     if !result.is_meta() {
-        cpu::run(|| cpu::sort::median(self_, &result))?;
+        cpu::run(&mut || cpu::sort::median(self_, &result))?;
     }
     Ok(result)
 }
@@ -15096,7 +15288,7 @@ pub(crate) fn median_dim(
     let values = Tensor::try_empty(spec0)?;
     let indices = Tensor::try_empty(spec1)?;
     if !values.is_meta() {
-        cpu::run(|| cpu::sort::median_dim(self_, dim, keepdim, &values, &indices))?;
+        cpu::run(&mut || cpu::sort::median_dim(self_, dim, keepdim, &values, &indices))?;
     }
     Ok((values, indices))
 }
@@ -15109,7 +15301,7 @@ pub(crate) fn nanmedian(word: u32, self_: &Tensor) -> Result<Tensor> {
     races::op!("nanmedian", self_);
     let result = Tensor::try_empty(shape::sort::median("nanmedian", self_)?)?;
     if !result.is_meta() {
-        cpu::run(|| cpu::sort::nanmedian(self_, &result))?;
+        cpu::run(&mut || cpu::sort::nanmedian(self_, &result))?;
     }
     Ok(result)
 }
@@ -15132,7 +15324,9 @@ pub(crate) fn nanmedian_dim(
     let values = Tensor::try_empty(spec0)?;
     let indices = Tensor::try_empty(spec1)?;
     if !values.is_meta() {
-        cpu::run(|| cpu::sort::nanmedian_dim(self_, dim, keepdim, &values, &indices))?;
+        cpu::run(
+            &mut || cpu::sort::nanmedian_dim(self_, dim, keepdim, &values, &indices),
+        )?;
     }
     Ok((values, indices))
 }
@@ -15152,7 +15346,7 @@ pub(crate) fn mode(
     let values = Tensor::try_empty(spec0)?;
     let indices = Tensor::try_empty(spec1)?;
     if !values.is_meta() {
-        cpu::run(|| cpu::sort::mode(self_, dim, keepdim, &values, &indices))?;
+        cpu::run(&mut || cpu::sort::mode(self_, dim, keepdim, &values, &indices))?;
     }
     Ok((values, indices))
 }
@@ -15204,15 +15398,17 @@ pub(crate) fn searchsorted(
         )?,
     )?;
     if !result.is_meta() {
-        cpu::run(|| cpu::sort::searchsorted(
-            sorted_sequence,
-            self_,
-            out_int32,
-            right,
-            side,
-            sorter,
-            &result,
-        ))?;
+        cpu::run(
+            &mut || cpu::sort::searchsorted(
+                sorted_sequence,
+                self_,
+                out_int32,
+                right,
+                side,
+                sorter,
+                &result,
+            ),
+        )?;
     }
     Ok(result)
 }
@@ -15239,7 +15435,9 @@ pub(crate) fn bucketize(
         shape::sort::bucketize("bucketize", self_, boundaries, out_int32, right)?,
     )?;
     if !result.is_meta() {
-        cpu::run(|| cpu::sort::bucketize(self_, boundaries, out_int32, right, &result))?;
+        cpu::run(
+            &mut || cpu::sort::bucketize(self_, boundaries, out_int32, right, &result),
+        )?;
     }
     Ok(result)
 }
@@ -15259,7 +15457,7 @@ pub(crate) fn unique2(
     }
     shape::need_real("_unique2", &[self_])?;
     races::op!("_unique2", self_);
-    cpu::run(|| cpu::sort::unique2(self_, sorted, return_inverse, return_counts))
+    cpu::run_for(|| cpu::sort::unique2(self_, sorted, return_inverse, return_counts))
 }
 
 pub(crate) fn unique_consecutive(
@@ -15277,7 +15475,12 @@ pub(crate) fn unique_consecutive(
     }
     shape::need_real("unique_consecutive", &[self_])?;
     races::op!("unique_consecutive", self_);
-    cpu::run(|| cpu::sort::unique_consecutive(self_, return_inverse, return_counts, dim))
+    cpu::run_for(|| cpu::sort::unique_consecutive(
+        self_,
+        return_inverse,
+        return_counts,
+        dim,
+    ))
 }
 
 pub(crate) fn unique_dim(
@@ -15302,7 +15505,13 @@ pub(crate) fn unique_dim(
     }
     shape::need_real("unique_dim", &[self_])?;
     races::op!("unique_dim", self_);
-    cpu::run(|| cpu::sort::unique_dim(self_, dim, sorted, return_inverse, return_counts))
+    cpu::run_for(|| cpu::sort::unique_dim(
+        self_,
+        dim,
+        sorted,
+        return_inverse,
+        return_counts,
+    ))
 }
 
 pub(crate) fn isin(
@@ -15323,7 +15532,7 @@ pub(crate) fn isin(
     }
     shape::need_real("isin", &[elements, test_elements])?;
     races::op!("isin", elements, test_elements);
-    cpu::run(|| cpu::sort::isin(elements, test_elements, assume_unique, invert))
+    cpu::run_for(|| cpu::sort::isin(elements, test_elements, assume_unique, invert))
 }
 
 pub(crate) fn rand(
@@ -15338,7 +15547,7 @@ pub(crate) fn rand(
             &[size.into(), dtype.into(), Lent::None, device.into(), Lent::None],
         );
     }
-    cpu::run(|| cpu::random::rand(size, dtype, device))
+    cpu::run_for(|| cpu::random::rand(size, dtype, device))
 }
 
 pub(crate) fn randn(
@@ -15353,7 +15562,7 @@ pub(crate) fn randn(
             &[size.into(), dtype.into(), Lent::None, device.into(), Lent::None],
         );
     }
-    cpu::run(|| cpu::random::randn(size, dtype, device))
+    cpu::run_for(|| cpu::random::randn(size, dtype, device))
 }
 
 pub(crate) fn randint(
@@ -15376,7 +15585,7 @@ pub(crate) fn randint(
             ],
         );
     }
-    cpu::run(|| cpu::random::randint(high, size, dtype, device))
+    cpu::run_for(|| cpu::random::randint(high, size, dtype, device))
 }
 
 pub(crate) fn randint_low(
@@ -15401,7 +15610,7 @@ pub(crate) fn randint_low(
             ],
         );
     }
-    cpu::run(|| cpu::random::randint_low(low, high, size, dtype, device))
+    cpu::run_for(|| cpu::random::randint_low(low, high, size, dtype, device))
 }
 
 pub(crate) fn randperm(
@@ -15416,7 +15625,7 @@ pub(crate) fn randperm(
             &[n.into(), dtype.into(), Lent::None, device.into(), Lent::None],
         );
     }
-    cpu::run(|| cpu::random::randperm(n, dtype, device))
+    cpu::run_for(|| cpu::random::randperm(n, dtype, device))
 }
 
 pub(crate) fn rand_like(
@@ -15440,7 +15649,7 @@ pub(crate) fn rand_like(
         );
     }
     races::op!("rand_like", self_);
-    cpu::run(|| cpu::random::rand_like(self_, dtype, device, memory_format))
+    cpu::run_for(|| cpu::random::rand_like(self_, dtype, device, memory_format))
 }
 
 pub(crate) fn randn_like(
@@ -15464,7 +15673,7 @@ pub(crate) fn randn_like(
         );
     }
     races::op!("randn_like", self_);
-    cpu::run(|| cpu::random::randn_like(self_, dtype, device, memory_format))
+    cpu::run_for(|| cpu::random::randn_like(self_, dtype, device, memory_format))
 }
 
 pub(crate) fn randint_like(
@@ -15492,7 +15701,7 @@ pub(crate) fn randint_like(
     shape::need_real("randint_like", &[self_])?;
     shape::need_real_dtype("randint_like", dtype)?;
     races::op!("randint_like", self_);
-    cpu::run(|| cpu::random::randint_like(self_, high, dtype, device, memory_format))
+    cpu::run_for(|| cpu::random::randint_like(self_, high, dtype, device, memory_format))
 }
 
 pub(crate) fn randint_like_low(
@@ -15522,7 +15731,7 @@ pub(crate) fn randint_like_low(
     shape::need_real("randint_like", &[self_])?;
     shape::need_real_dtype("randint_like", dtype)?;
     races::op!("randint_like", self_);
-    cpu::run(|| cpu::random::randint_like_low(
+    cpu::run_for(|| cpu::random::randint_like_low(
         self_,
         low,
         high,
@@ -15555,7 +15764,7 @@ pub(crate) fn normal(
             ],
         );
     }
-    cpu::run(|| cpu::random::normal(mean, std, size, dtype, device))
+    cpu::run_for(|| cpu::random::normal(mean, std, size, dtype, device))
 }
 
 pub(crate) fn bernoulli(word: u32, self_: &Tensor) -> Result<Tensor> {
@@ -15564,7 +15773,7 @@ pub(crate) fn bernoulli(word: u32, self_: &Tensor) -> Result<Tensor> {
     }
     shape::need_real("bernoulli", &[self_])?;
     races::op!("bernoulli", self_);
-    cpu::run(|| cpu::random::bernoulli(self_))
+    cpu::run_for(|| cpu::random::bernoulli(self_))
 }
 
 pub(crate) fn bernoulli_p(word: u32, self_: &Tensor, p: f64) -> Result<Tensor> {
@@ -15573,7 +15782,7 @@ pub(crate) fn bernoulli_p(word: u32, self_: &Tensor, p: f64) -> Result<Tensor> {
     }
     shape::need_real("bernoulli", &[self_])?;
     races::op!("bernoulli", self_);
-    cpu::run(|| cpu::random::bernoulli_p(self_, p))
+    cpu::run_for(|| cpu::random::bernoulli_p(self_, p))
 }
 
 pub(crate) fn multinomial(
@@ -15590,7 +15799,7 @@ pub(crate) fn multinomial(
     }
     shape::need_real("multinomial", &[self_])?;
     races::op!("multinomial", self_);
-    cpu::run(|| cpu::random::multinomial(self_, num_samples, replacement))
+    cpu::run_for(|| cpu::random::multinomial(self_, num_samples, replacement))
 }
 
 pub(crate) fn native_dropout(
@@ -15607,7 +15816,7 @@ pub(crate) fn native_dropout(
     }
     shape::need_real("native_dropout", &[input])?;
     races::op!("native_dropout", input);
-    cpu::run(|| cpu::random::native_dropout(input, p, train))
+    cpu::run_for(|| cpu::random::native_dropout(input, p, train))
 }
 
 pub(crate) fn native_dropout_backward(
@@ -15653,7 +15862,7 @@ pub(crate) fn bartlett_window(
             &[window_length.into(), dtype.into(), Lent::None, device.into(), Lent::None],
         );
     }
-    cpu::run(|| cpu::windows::bartlett_window(window_length, dtype, device))
+    cpu::run_for(|| cpu::windows::bartlett_window(window_length, dtype, device))
 }
 
 pub(crate) fn bartlett_window_periodic(
@@ -15676,7 +15885,7 @@ pub(crate) fn bartlett_window_periodic(
             ],
         );
     }
-    cpu::run(|| cpu::windows::bartlett_window_periodic(
+    cpu::run_for(|| cpu::windows::bartlett_window_periodic(
         window_length,
         periodic,
         dtype,
@@ -15696,7 +15905,7 @@ pub(crate) fn blackman_window(
             &[window_length.into(), dtype.into(), Lent::None, device.into(), Lent::None],
         );
     }
-    cpu::run(|| cpu::windows::blackman_window(window_length, dtype, device))
+    cpu::run_for(|| cpu::windows::blackman_window(window_length, dtype, device))
 }
 
 pub(crate) fn blackman_window_periodic(
@@ -15719,7 +15928,7 @@ pub(crate) fn blackman_window_periodic(
             ],
         );
     }
-    cpu::run(|| cpu::windows::blackman_window_periodic(
+    cpu::run_for(|| cpu::windows::blackman_window_periodic(
         window_length,
         periodic,
         dtype,
@@ -15739,7 +15948,7 @@ pub(crate) fn hamming_window(
             &[window_length.into(), dtype.into(), Lent::None, device.into(), Lent::None],
         );
     }
-    cpu::run(|| cpu::windows::hamming_window(window_length, dtype, device))
+    cpu::run_for(|| cpu::windows::hamming_window(window_length, dtype, device))
 }
 
 pub(crate) fn hamming_window_periodic(
@@ -15762,7 +15971,7 @@ pub(crate) fn hamming_window_periodic(
             ],
         );
     }
-    cpu::run(|| cpu::windows::hamming_window_periodic(
+    cpu::run_for(|| cpu::windows::hamming_window_periodic(
         window_length,
         periodic,
         dtype,
@@ -15792,7 +16001,7 @@ pub(crate) fn hamming_window_periodic_alpha(
             ],
         );
     }
-    cpu::run(|| cpu::windows::hamming_window_alpha(
+    cpu::run_for(|| cpu::windows::hamming_window_alpha(
         window_length,
         periodic,
         alpha,
@@ -15825,7 +16034,7 @@ pub(crate) fn hamming_window_periodic_alpha_beta(
             ],
         );
     }
-    cpu::run(|| cpu::windows::hamming_window_with(
+    cpu::run_for(|| cpu::windows::hamming_window_with(
         window_length,
         periodic,
         alpha,
@@ -15847,7 +16056,7 @@ pub(crate) fn kaiser_window(
             &[window_length.into(), dtype.into(), Lent::None, device.into(), Lent::None],
         );
     }
-    cpu::run(|| cpu::windows::kaiser_window(window_length, dtype, device))
+    cpu::run_for(|| cpu::windows::kaiser_window(window_length, dtype, device))
 }
 
 pub(crate) fn kaiser_window_periodic(
@@ -15870,7 +16079,7 @@ pub(crate) fn kaiser_window_periodic(
             ],
         );
     }
-    cpu::run(|| cpu::windows::kaiser_window_periodic(
+    cpu::run_for(|| cpu::windows::kaiser_window_periodic(
         window_length,
         periodic,
         dtype,
@@ -15900,7 +16109,7 @@ pub(crate) fn kaiser_window_beta(
             ],
         );
     }
-    cpu::run(|| cpu::windows::kaiser_window_with(
+    cpu::run_for(|| cpu::windows::kaiser_window_with(
         window_length,
         periodic,
         beta,
@@ -15964,7 +16173,7 @@ pub(crate) fn frexp(word: u32, self_: &Tensor) -> Result<(Tensor, Tensor)> {
     let mantissa = Tensor::try_empty(spec0)?;
     let exponent = Tensor::try_empty(spec1)?;
     if !mantissa.is_meta() {
-        cpu::run(|| cpu::numbers::frexp(self_, &mantissa, &exponent))?;
+        cpu::run(&mut || cpu::numbers::frexp(self_, &mantissa, &exponent))?;
     }
     Ok((mantissa, exponent))
 }
@@ -15996,7 +16205,7 @@ pub(crate) fn _ctc_loss(
     }
     shape::need_real("_ctc_loss", &[log_probs, targets])?;
     races::op!("_ctc_loss", log_probs, targets);
-    cpu::run(|| cpu::ctc::ctc_loss(
+    cpu::run_for(|| cpu::ctc::ctc_loss(
         log_probs,
         targets,
         input_lengths,
@@ -16045,7 +16254,7 @@ pub(crate) fn _ctc_loss_backward(
     races::op!(
         "_ctc_loss_backward", grad, log_probs, targets, neg_log_likelihood, log_alpha
     );
-    cpu::run(|| cpu::ctc::ctc_loss_backward(
+    cpu::run_for(|| cpu::ctc::ctc_loss_backward(
         grad,
         log_probs,
         targets,
@@ -16079,7 +16288,7 @@ pub(crate) fn unsafe_split_with_sizes(
         );
     }
     races::op!("unsafe_split_with_sizes", self_);
-    cpu::run(|| cpu::view::unsafe_split_with_sizes(self_, split_sizes, dim))
+    cpu::run_for(|| cpu::view::unsafe_split_with_sizes(self_, split_sizes, dim))
 }
 
 pub(crate) fn poisson(word: u32, self_: &Tensor) -> Result<Tensor> {
@@ -16088,7 +16297,7 @@ pub(crate) fn poisson(word: u32, self_: &Tensor) -> Result<Tensor> {
     }
     shape::need_real("poisson", &[self_])?;
     races::op!("poisson", self_);
-    cpu::run(|| cpu::random::poisson(self_))
+    cpu::run_for(|| cpu::random::poisson(self_))
 }
 
 pub(crate) fn binomial(word: u32, count: &Tensor, prob: &Tensor) -> Result<Tensor> {
@@ -16103,7 +16312,7 @@ pub(crate) fn binomial(word: u32, count: &Tensor, prob: &Tensor) -> Result<Tenso
     }
     shape::need_real("binomial", &[count, prob])?;
     races::op!("binomial", count, prob);
-    cpu::run(|| cpu::random::binomial(count, prob))
+    cpu::run_for(|| cpu::random::binomial(count, prob))
 }
 
 pub(crate) fn _standard_gamma(word: u32, self_: &Tensor) -> Result<Tensor> {
@@ -16112,7 +16321,7 @@ pub(crate) fn _standard_gamma(word: u32, self_: &Tensor) -> Result<Tensor> {
     }
     shape::need_real("_standard_gamma", &[self_])?;
     races::op!("_standard_gamma", self_);
-    cpu::run(|| cpu::random::standard_gamma(self_))
+    cpu::run_for(|| cpu::random::standard_gamma(self_))
 }
 
 pub(crate) fn _standard_gamma_grad(
@@ -16145,7 +16354,7 @@ pub(crate) fn linalg_matrix_sqrth(word: u32, self_: &Tensor) -> Result<Tensor> {
         return dispatch::inner(Op::LINALG_MATRIX_SQRTH, &[self_.into()]);
     }
     races::op!("linalg_matrix_sqrth", self_);
-    cpu::run(|| cpu::linalg::matrix_sqrth(self_))
+    cpu::run_for(|| cpu::linalg::matrix_sqrth(self_))
 }
 
 pub(crate) fn linalg_polar(word: u32, A: &Tensor) -> Result<(Tensor, Tensor)> {
@@ -16153,7 +16362,7 @@ pub(crate) fn linalg_polar(word: u32, A: &Tensor) -> Result<(Tensor, Tensor)> {
         return dispatch::inner(Op::LINALG_POLAR, &[A.into()]);
     }
     races::op!("linalg_polar", A);
-    cpu::run(|| cpu::linalg::polar(A))
+    cpu::run_for(|| cpu::linalg::polar(A))
 }
 
 pub(crate) fn grouped_mm(
@@ -16189,14 +16398,9 @@ pub(crate) fn grouped_mm(
         shape::grouped_mm("_grouped_mm", self_, mat2, offs, bias, out_dtype)?,
     )?;
     if !result.is_meta() {
-        cpu::run(|| cpu::matmul::grouped_mm(
-            self_,
-            mat2,
-            offs,
-            bias,
-            out_dtype,
-            &result,
-        ))?;
+        cpu::run(
+            &mut || cpu::matmul::grouped_mm(self_, mat2, offs, bias, out_dtype, &result),
+        )?;
     }
     Ok(result)
 }
@@ -16215,7 +16419,7 @@ pub(crate) fn _linalg_check_errors(
     }
     shape::need_real("_linalg_check_errors", &[info])?;
     races::op!("_linalg_check_errors", info);
-    cpu::run(|| cpu::linalg::linalg_check_errors(info, api_name, is_matrix))
+    cpu::run_for(|| cpu::linalg::linalg_check_errors(info, api_name, is_matrix))
 }
 
 pub(crate) fn nonzero_static(
@@ -16231,5 +16435,5 @@ pub(crate) fn nonzero_static(
         );
     }
     races::op!("nonzero_static", self_);
-    cpu::run(|| cpu::index::nonzero_static(self_, size, fill_value))
+    cpu::run_for(|| cpu::index::nonzero_static(self_, size, fill_value))
 }

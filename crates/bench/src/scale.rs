@@ -3,9 +3,8 @@
 //! Every case is measured at sizes ten times apart, up to the largest or until a call takes [`ENOUGH`], and ends with its exponent: the slope between the
 //! last three sizes in logarithms, 1 where twice as much costs twice as much. Small sizes show overhead instead and are not part of it.
 
-use super::Bench;
 use super::training::adam;
-use crate::refusal::{Done, Refusal};
+use super::{Bench, Done};
 use firebrand::graph::passes::{Context, PASSES};
 use firebrand::graph::{ExportedProgram, NamedTensor, export};
 use firebrand::nn::layers::{Linear, ReLU, Sequential};
@@ -25,7 +24,7 @@ const LAYER: usize = 6;
 
 /// Measures `f`, which sets up a case of a size and returns what is timed, at ever larger sizes.
 fn growth<T>(
-    bench: &Bench,
+    bench: &Bench<'_>,
     case: &str,
     sizes: &[usize],
     mut make: impl FnMut(usize) -> Done<T>,
@@ -86,7 +85,7 @@ fn program(nodes: usize) -> Done<ExportedProgram> {
         }
         Ok(vec![x.sum()])
     };
-    export(f, &[Tensor::ones([4], DType::F32)], &state).map_err(Refusal::because)
+    export(f, &[Tensor::ones([4], DType::F32)], &state)
 }
 
 /// Powers of ten.
@@ -94,7 +93,7 @@ fn powers(from: u32, to: u32) -> Vec<usize> {
     (from..=to).map(|e| 10usize.pow(e)).collect()
 }
 
-pub(super) fn scale(bench: &Bench) -> Done {
+pub(super) fn scale(bench: &Bench<'_>) -> Done {
     elements(bench)?;
     history(bench)?;
     programs(bench)?;
@@ -102,7 +101,7 @@ pub(super) fn scale(bench: &Bench) -> Done {
 }
 
 /// Ops over ever more elements.
-fn elements(bench: &Bench) -> Done {
+fn elements(bench: &Bench<'_>) -> Done {
     type Op = fn(&Tensor) -> Result<Tensor>;
     let cases: [(&str, Op); 4] = [
         ("elements.add", |x| ops::add(x, x, 1.into())),
@@ -118,7 +117,7 @@ fn elements(bench: &Bench) -> Done {
 }
 
 /// A forward and a backward pass of ever more nodes, and releasing them.
-fn history(bench: &Bench) -> Done {
+fn history(bench: &Bench<'_>) -> Done {
     let make = |n: usize| Ok((Tensor::ones([4], DType::F32).requires_grad_(), n));
     growth(bench, "history.forward_backward", &powers(3, 6), make, |(x, n)| {
         let mut y = x.clone();
@@ -130,7 +129,7 @@ fn history(bench: &Bench) -> Done {
 }
 
 /// Everything that is done to a program.
-fn programs(bench: &Bench) -> Done {
+fn programs(bench: &Bench<'_>) -> Done {
     let sizes = powers(3, 6);
     growth(bench, "program.export", &sizes, Ok, |n| program(*n).map(drop))?;
     for pass in PASSES {
@@ -144,21 +143,21 @@ fn programs(bench: &Bench) -> Done {
         bench,
         "program.run",
         &sizes,
-        |n| Ok(program(n)?.module().map_err(Refusal::because)?),
-        |m| Ok(drop(m.run(&[Tensor::ones([4], DType::F32)]).map_err(Refusal::because)?)),
+        |n| Ok(program(n)?.module()?),
+        |m| Ok(drop(m.run(&[Tensor::ones([4], DType::F32)])?)),
     )?;
     // Joint trace, partition, fused kernels, and the first pass in both directions.
     growth(bench, "program.compile", &sizes, program, |p| {
-        let mut module = p.module().map_err(Refusal::because)?;
-        module.set_evaluator(crate::program::compiled());
-        let loss = module.run(&[Tensor::ones([4], DType::F32)]).map_err(Refusal::because)?;
-        Ok(loss[0].tensor().map_err(Refusal::because)?.try_backward(&BackwardOptions::default())?)
+        let mut module = p.module()?;
+        module.set_evaluator((bench.compiled)());
+        let loss = module.run(&[Tensor::ones([4], DType::F32)])?;
+        Ok(loss[0].tensor()?.try_backward(&BackwardOptions::default())?)
     })?;
     growth(bench, "program.viz", &sizes, program, |p| Ok(drop(firebrand::viz::program_html("scale", p))))
 }
 
 /// A training step of ever more layers.
-fn layers(bench: &Bench) -> Done {
+fn layers(bench: &Bench<'_>) -> Done {
     let batch = (Tensor::ones([8, 64], DType::F32), Tensor::zeros([8], DType::I64));
     let make = |n: usize| {
         let mut model = Sequential::new();

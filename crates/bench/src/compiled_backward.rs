@@ -3,10 +3,9 @@
 //! The forward is plain on both sides: what is measured is the walk. Peers run `torch._dynamo.compiled_autograd` in
 //! `bench/peers.py`.
 
-use super::Bench;
 use super::training::{Training, adam, perceptron, perceptron_batch};
 use super::workloads::{CHAIN, chain};
-use crate::refusal::Done;
+use super::{Bench, Done};
 use firebrand::prelude::*;
 use firebrand_compile::backward::{CompiledBackward, Options};
 

@@ -1,8 +1,7 @@
 //! The training benches: whole steps of a perceptron, a transformer and a residual net, with the fused optimizer.
 
 use super::models::{ConvNet, Gpt};
-use super::{Bench, Measured, workloads::normal};
-use crate::refusal::{Done, Refusal};
+use super::{Bench, Done, Measured, workloads::normal};
 use firebrand::autograd::{SavedHooksGuard, save_compressed};
 use firebrand::graph::{NamedTensor, ProgramModule};
 use firebrand::nn::layers::{Linear, ReLU, Sequential};
@@ -71,7 +70,7 @@ fn compiled_step<O: Optimizer>(
     optimizer: impl FnOnce(Vec<Parameter>) -> Result<O>,
     (x, y): &(Tensor, Tensor),
 ) -> Done<(Measured, f64)> {
-    let (module, inputs) = compiled_loss(model, (x, y))?;
+    let (module, inputs) = compiled_loss(bench, model, (x, y))?;
     let mut optimizer = optimizer(module.parameters())?;
     let mut step = || {
         let results = module.run(&inputs).map_err(Error::user)?;
@@ -85,6 +84,7 @@ fn compiled_step<O: Optimizer>(
 
 /// A model captured with its loss and compiled, with its inputs; its parameters are copies.
 pub(super) fn compiled_loss(
+    bench: &Bench,
     model: &dyn Forward<Tensor, Output = Tensor>,
     (x, y): (&Tensor, &Tensor),
 ) -> Done<(ProgramModule, [Tensor; 2])> {
@@ -100,9 +100,9 @@ pub(super) fn compiled_loss(
         Ok(vec![CrossEntropyLoss::new().loss(&scores, &i[1])?])
     };
     let inputs = [x.clone(), ops::flatten(y, 0, -1)?];
-    let program = firebrand::graph::export(loss, &inputs, &state).map_err(Refusal::because)?;
-    let mut module = program.module().map_err(Refusal::because)?;
-    module.set_evaluator(crate::program::compiled());
+    let program = firebrand::graph::export(loss, &inputs, &state)?;
+    let mut module = program.module()?;
+    module.set_evaluator((bench.compiled)());
     Ok((module, inputs))
 }
 

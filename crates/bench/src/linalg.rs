@@ -1,7 +1,6 @@
 //! Decompositions of matrices: one large matrix, and a batch of tiny ones.
 
-use super::Bench;
-use crate::refusal::Done;
+use super::{Bench, Done};
 use firebrand::{DType, Result, SymInt, Tensor, ops};
 
 /// Seconds of clock for each case.

@@ -3,8 +3,7 @@
 //! The limit of a workload is the sum over its kernels of the longer of two times: of their operations at the measured peak of
 //! multiply-adds, and of their bytes at the measured bandwidth of the memory level that they fit into.
 
-use super::Bench;
-use crate::refusal::Done;
+use super::{Bench, Done};
 use firebrand::profiler::{Profile, Work};
 use firebrand::roofline;
 use std::sync::Barrier;

@@ -1,4 +1,7 @@
-//! `firebrand bench`: firebrand's side of the comparison that `bench/README.md` defines, case by case.
+//! What `firebrand bench` measures: firebrand's side of the comparison that `bench/README.md` defines, case by case.
+//!
+//! A crate of its own, so that it is optimized as a user's program is: small ops cost tens of nanoseconds, a part of which is compiled
+//! where they are called. The command line around it is compiled for size.
 
 mod clock;
 mod compiled;
@@ -6,54 +9,31 @@ mod compiled_backward;
 mod ddp;
 mod linalg;
 mod models;
-mod program;
 mod roofline;
 mod scale;
 mod training;
 mod transforms;
 mod workloads;
 
-use crate::program::loss::TrainLoss;
-use crate::refusal::{Done, say};
 use clap::ValueEnum;
 use clock::{Clock, Times};
 use firebrand::Result;
 use firebrand::dist::World;
+use firebrand::graph::Evaluator;
 use firebrand::profiler::profile;
 use roofline::Limits;
 use serde::Serialize;
 use std::cell::OnceCell;
-use std::path::PathBuf;
 use std::rc::Rc;
 
-/// Arguments of `firebrand bench`.
-#[derive(clap::Args)]
-pub(crate) struct Options {
-    /// Workloads to run [default: all]
-    #[arg(value_enum)]
-    names: Vec<Name>,
-    /// Print one JSON object per case
-    #[arg(long)]
-    json: bool,
-    /// Benchmark this exported program instead
-    #[arg(long, value_name = "MODEL.pt2", requires = "inputs", conflicts_with = "names")]
-    program: Option<PathBuf>,
-    /// Inputs for the program: one array per input, and `__target__` with --loss
-    #[arg(long, value_name = "IN.npz", requires = "program")]
-    inputs: Option<PathBuf>,
-    /// Benchmark training steps (AdamW) with this loss instead of inference
-    #[arg(long, value_enum, requires = "program")]
-    loss: Option<TrainLoss>,
-    /// Make the batches of the ddp_* benches N times as large: more computation for the same communication
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024), conflicts_with = "program")]
-    ddp_batches: u32,
-}
+/// What a workload returns: nothing, or why it ended early.
+pub type Done<T = ()> = std::result::Result<T, Box<dyn std::error::Error>>;
 
 /// The workloads.
-#[derive(Clone, Copy, ValueEnum, Serialize)]
+#[derive(Clone, Copy, Debug, ValueEnum, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[value(rename_all = "snake_case")]
-enum Name {
+pub enum Name {
     /// Peaks of the machine: multiply-adds, and memory bandwidth by size
     Roofline,
     /// Overhead of a small op, of its backward node, of a hook
@@ -109,9 +89,11 @@ impl Name {
     }
 }
 
-#[derive(Serialize)]
-struct Line<'a> {
-    bench: Name,
+/// A result.
+#[derive(Debug, Serialize)]
+pub struct Line<'a> {
+    #[serde(rename = "bench")]
+    name: Name,
     case: &'a str,
     value: f64,
     unit: &'a str,
@@ -120,9 +102,18 @@ struct Line<'a> {
     measured: Option<Measured>,
 }
 
+impl std::fmt::Display for Line<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Line { case, value, unit, .. } = self;
+        let name = self.name.to_possible_value().map_or(String::new(), |v| v.get_name().to_string());
+        let share = self.measured.map_or(String::new(), |m| format!("{:>4.0} % of the limit", 100.0 * m.share));
+        write!(f, "{name:<18} {case:<22} {value:>10.3} {unit:<9} {share}")
+    }
+}
+
 /// What a call took, beside the value that a line is about.
-#[derive(Clone, Copy, Serialize)]
-struct Measured {
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Measured {
     /// By the clock that counts.
     #[serde(skip)]
     seconds: f64,
@@ -132,23 +123,34 @@ struct Measured {
     share: f64,
 }
 
-/// Measures and prints.
-struct Bench {
+/// What workloads share: the one at work, the clock, where results go.
+pub struct Bench<'a> {
     name: Name,
     clock: Clock,
     threads: usize,
-    json: bool,
     limits: Rc<OnceCell<Limits>>,
+    report: &'a dyn Fn(&Line<'_>) -> Done,
+    compiled: fn() -> Evaluator,
 }
 
-impl Bench {
-    fn new(name: Name, json: bool) -> Bench {
+impl std::fmt::Debug for Bench<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Bench").field("name", &self.name).field("threads", &self.threads).finish_non_exhaustive()
+    }
+}
+
+impl<'a> Bench<'a> {
+    /// Measures workload `name` and passes each result to `report`. Models are compiled by `compiled`.
+    pub fn new(name: Name, report: &'a dyn Fn(&Line<'_>) -> Done, compiled: fn() -> Evaluator) -> Bench<'a> {
         let threads = firebrand::num_threads();
-        Bench { name, clock: Clock::for_threads(threads), threads, json, limits: Rc::default() }
+        Bench { name, clock: Clock::for_threads(threads), threads, limits: Rc::default(), report, compiled }
     }
 
     /// The fastest call within a budget of seconds, and which part of the machine's limit it reaches.
-    fn measure(&self, budget: f64, mut f: impl FnMut() -> Result<()>) -> Result<Measured> {
+    ///
+    /// # Errors
+    /// The first error of `f`.
+    pub fn measure(&self, budget: f64, mut f: impl FnMut() -> Result<()>) -> Result<Measured> {
         let Times { seconds, wall, cpu } = self.clock.times(budget, &mut f)?;
         let (result, profile) = profile(f);
         result?;
@@ -166,19 +168,15 @@ impl Bench {
     }
 
     /// A line about the milliseconds of a call.
-    fn emit_ms(&self, case: &str, measured: Measured) -> Done {
+    ///
+    /// # Errors
+    /// That of the report.
+    pub fn emit_ms(&self, case: &str, measured: Measured) -> Done {
         self.emit_measured(case, 1e3 * measured.seconds, "ms", measured)
     }
 
     fn line(&self, case: &str, value: f64, unit: &str, measured: Option<Measured>) -> Done {
-        let line = Line { bench: self.name, case, value, unit, threads: self.threads, measured };
-        let text = serde_json::to_string(&line).map_err(crate::refusal::Refusal::because)?;
-        if self.json {
-            return Ok(say!("{text}")?);
-        }
-        let name = self.name.to_possible_value().map_or(String::new(), |v| v.get_name().to_string());
-        let share = measured.map_or(String::new(), |m| format!("{:>4.0} % of the limit", 100.0 * m.share));
-        Ok(say!("{name:<18} {case:<22} {value:>10.3} {unit:<9} {share}")?)
+        (self.report)(&Line { name: self.name, case, value, unit, threads: self.threads, measured })
     }
 }
 
@@ -187,29 +185,28 @@ fn joined(world: &OnceCell<World>) -> Done<&World> {
     match world.get() {
         Some(world) => Ok(world),
         None => {
-            let joined = World::from_env().map_err(crate::refusal::Refusal::because)?;
+            let joined = World::from_env()?;
             Ok(world.get_or_init(|| joined))
         }
     }
 }
 
-/// Runs the named workloads, or all.
-pub(crate) fn run(options: &Options) -> Done {
-    if let (Some(model), Some(inputs)) = (&options.program, &options.inputs) {
-        let bench = Bench::new(Name::Program, options.json);
-        return program::run(&bench, model, inputs, options.loss);
-    }
+/// Runs the named workloads, or all. `ddp_batches` of the usual batches make one of the data-parallel workloads.
+///
+/// # Errors
+/// The first error of a workload or of `report`.
+pub fn run(names: &[Name], ddp_batches: u32, report: &dyn Fn(&Line<'_>) -> Done, compiled: fn() -> Evaluator) -> Done {
     // Ranks would run the others each on their own, and one process has nobody to talk to.
     let all =
         |name: &&Name| name.is_parallel() == firebrand::dist::launcher().is_some() && !matches!(name, Name::Scale);
-    let names = match &options.names[..] {
+    let names = match names {
         [] => Name::value_variants().iter().filter(all).copied().collect(),
         names => names.to_vec(),
     };
     let (limits, world) = (Rc::default(), OnceCell::new());
     for name in names {
         firebrand::random::manual_seed(0);
-        let bench = Bench { limits: Rc::clone(&limits), ..Bench::new(name, options.json) };
+        let bench = Bench { limits: Rc::clone(&limits), ..Bench::new(name, report, compiled) };
         match name {
             Name::Program => unreachable!("no argument names it, --program does"),
             Name::Roofline => roofline::roofline(&bench)?,
@@ -230,9 +227,9 @@ pub(crate) fn run(options: &Options) -> Done {
             Name::CompileMlp => compiled::mlp(&bench)?,
             Name::Scale => scale::scale(&bench)?,
             Name::DdpCollectives => ddp::collectives(&bench, joined(&world)?)?,
-            Name::DdpMlp => ddp::mlp(&bench, joined(&world)?, options.ddp_batches)?,
-            Name::DdpGpt => ddp::gpt(&bench, joined(&world)?, options.ddp_batches)?,
-            Name::DdpConvnet => ddp::convnet(&bench, joined(&world)?, options.ddp_batches)?,
+            Name::DdpMlp => ddp::mlp(&bench, joined(&world)?, ddp_batches)?,
+            Name::DdpGpt => ddp::gpt(&bench, joined(&world)?, ddp_batches)?,
+            Name::DdpConvnet => ddp::convnet(&bench, joined(&world)?, ddp_batches)?,
             Name::CompileBackward => {
                 compiled_backward::nodes(&bench)?;
                 compiled_backward::step(&bench)?;

@@ -2,8 +2,7 @@
 
 use super::models::Gpt;
 use super::training::classes;
-use super::{Bench, workloads::normal};
-use crate::refusal::Done;
+use super::{Bench, Done, workloads::normal};
 use firebrand::compile::compile;
 use firebrand::func::{functional_call, grad, hessian, jvp, vmap};
 use firebrand::nn::layers::{Linear, Tanh};

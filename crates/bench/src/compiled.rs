@@ -3,9 +3,8 @@
 //! Graphs are written out, so that a figure is about the backend and not about capture; but `cold` starts at functions. Peers run the same work through
 //! torch.compile and `jax.jit` in `bench/peers.py`.
 
-use super::Bench;
 use super::workloads::normal;
-use crate::refusal::{Done, Refusal};
+use super::{Bench, Done};
 use firebrand::graph::ir::{GraphModule, TensorMeta};
 use firebrand::graph::text::parse_module;
 use firebrand::ops;
@@ -30,7 +29,7 @@ const TEN_OPS_BACKWARD: &str = "  %df = aten.mul.Tensor(%g, 0.5)\n  %de = aten.m
     %gx = aten.add.Tensor(%s3, %x3)\n";
 
 fn graph(body: &str) -> Done<GraphModule> {
-    parse_module(&format!("graph {{\n{body}\n}}\n")).map_err(Refusal::because)
+    Ok(parse_module(&format!("graph {{\n{body}\n}}\n"))?)
 }
 
 fn examples(inputs: &[Tensor]) -> Vec<ExampleInput> {
@@ -39,7 +38,7 @@ fn examples(inputs: &[Tensor]) -> Vec<ExampleInput> {
 }
 
 fn compiled(body: &str, inputs: &[Tensor]) -> Done<(FusedGraph, Vec<Value>)> {
-    let graph = Fused::default().compile_graph(&graph(body)?, &examples(inputs)).map_err(Refusal::because)?;
+    let graph = Fused::default().compile_graph(&graph(body)?, &examples(inputs))?;
     Ok((graph, inputs.iter().map(|t| Value::Tensor(t.detach())).collect()))
 }
 

@@ -1,7 +1,6 @@
 //! The workloads of `bench/README.md`. Peers do exactly the same work in `bench/peers.py`.
 
-use super::Bench;
-use crate::refusal::Done;
+use super::{Bench, Done};
 use firebrand::autograd::{no_grad, saved_tensors_hooks};
 use firebrand::prelude::*;
 use firebrand::{SymInt, ops};

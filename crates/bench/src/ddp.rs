@@ -4,11 +4,10 @@
 //!
 //! Wall time, and the fastest of many steps: ranks wait for each other, so processor time says little.
 
-use super::Bench;
 use super::models::{ConvNet, Gpt};
 use super::training::{classes, compiled_loss, perceptron, perceptron_batch};
 use super::workloads::normal;
-use crate::refusal::{Done, Refusal};
+use super::{Bench, Done};
 use firebrand::dist::{DdpOptions, DistributedDataParallel, World};
 use firebrand::nn::losses::{CrossEntropyLoss, Loss};
 use firebrand::ops;
@@ -27,14 +26,14 @@ fn fastest(world: &World, mut f: impl FnMut() -> Done) -> Done<f64> {
     f()?;
     let (began, mut best, mut calls) = (Instant::now(), f64::INFINITY, 0);
     loop {
-        world.barrier().map_err(Refusal::because)?;
+        world.barrier()?;
         let start = Instant::now();
         f()?;
         best = best.min(start.elapsed().as_secs_f64());
         calls += 1;
         let more = calls < AT_LEAST || began.elapsed().as_secs_f64() < SECONDS;
         let more = Tensor::new(&[i64::from(more)]);
-        world.broadcast(&more, 0).map_err(Refusal::because)?;
+        world.broadcast(&more, 0)?;
         if more.to_vec::<i64>()[0] == 0 {
             return Ok(best);
         }
@@ -88,7 +87,7 @@ fn steps(
     };
     let bytes: usize = module.parameters().iter().map(|p| p.numel() * p.dtype().size()).sum();
     let plain_peak = highest(&mut step)?;
-    let ddp = DistributedDataParallel::new(module, world, DdpOptions::default()).map_err(Refusal::because)?;
+    let ddp = DistributedDataParallel::new(module, world, DdpOptions::default())?;
     let compute = fastest(world, || Ok(ddp.no_sync(&mut step)?))?;
     // What no_sync left in `.grad` is gone; the passes from here on communicate.
     let whole = if alone { compute } else { fastest(world, || Ok(step()?))? };
@@ -122,7 +121,7 @@ fn wire(world: &World, bytes: usize) -> Done<f64> {
         .collect();
     fastest(world, || {
         for t in &buckets {
-            world.all_reduce(t).map_err(Refusal::because)?;
+            world.all_reduce(t)?;
         }
         Ok(())
     })
@@ -143,7 +142,7 @@ fn both(
     batch: &(Tensor, Tensor),
     optimizer: &dyn Fn(Vec<Parameter>) -> Result<Box<dyn Optimizer>>,
 ) -> Done {
-    let (module, inputs) = compiled_loss(model, (&batch.0, &batch.1))?;
+    let (module, inputs) = compiled_loss(bench, model, (&batch.0, &batch.1))?;
     steps(bench, world, "eager", &Eager { model, batch }, model.as_module(), optimizer(model.parameters())?)?;
     let compiled = Compiled { module, inputs };
     let parameters = compiled.module.parameters();
@@ -177,7 +176,7 @@ pub(super) fn convnet(bench: &Bench, world: &World, times: u32) -> Done {
 pub(super) fn collectives(bench: &Bench, world: &World) -> Done {
     for kib in [0usize, 4, 64, 1024, 4096, 16384] {
         let t = Tensor::ones([(kib * 256).max(1) as i64], DType::F32);
-        let seconds = fastest(world, || world.all_reduce(&t).map(drop).map_err(Refusal::because))?;
+        let seconds = fastest(world, || Ok(world.all_reduce(&t).map(drop)?))?;
         if world.is_main() {
             bench.emit(&format!("all_reduce.{kib}KiB.{}_ranks", world.size()), 1e6 * seconds, "us")?;
         }
