@@ -66,7 +66,7 @@ fn masks_and_shared_heads_are_one_op() -> Result<()> {
         };
         for (mask, plain) in [(&seen, &wanting), (&added, &wanting), (&column, &wanting_column)] {
             let gradients = |out: &Tensor| -> Result<Vec<Tensor>> {
-                let given = grad(&(out * out).sum(), &[&x[0], &x[1], &x[2]], &GradOptions::default())?;
+                let given = grad(&(out * out).sum(), &x[..], &GradOptions::default())?;
                 Ok(given.into_iter().flatten().collect())
             };
             let (out, expected) = (run(Some(mask))?, run(Some(plain))?);
