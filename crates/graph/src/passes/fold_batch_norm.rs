@@ -172,9 +172,8 @@ impl<'a> State<'a> {
             of(norm, op, "running_mean")?,
             of(norm, op, "running_var")?,
         ];
-        let [weight, .., mean, variance] = state;
-        let weight = self.tensors.get(&weight?)?;
-        (mean?, variance?);
+        let [Some(weight), .., Some(_), Some(_)] = state else { return None };
+        let weight = self.tensors.get(&weight)?;
         let mut tensors = [const { None }; 6];
         for (k, n) in state.iter().enumerate().filter_map(|(k, n)| Some((k, (*n)?))) {
             let tensor = self.tensors.get(&n)?;
