@@ -63,7 +63,7 @@ unsafe fn typed<T: Copy + Default>(
 ) {
     // SAFETY: every index is within rows and cols.
     unsafe {
-        if tc == 1 && fr == 1 && fc != 1 && rows > 1 {
+        if tc == 1 && fr == 1 && fc > 1 && rows > 1 {
             // Transposed: read along the columns of the source, a line at a time.
             let mut r = 0;
             while r < rows {

@@ -69,7 +69,7 @@ fn gradients_of_one_projection_are_joined_in_place() {
     let graph = |then: &str| {
         let text = format!(
             "graph {{\n  %g = placeholder\n  %q = placeholder\n  %k = placeholder\n  %v = placeholder\n  \
-             %n = aten._attention_backward.default(%g, %q, %k, %v, 0.5, True)\n  %dq = operator.getitem(%n, 0)\n  \
+             %n = aten._attention_backward.default(%g, %q, %k, %v, None, 0.5, True)\n  %dq = operator.getitem(%n, 0)\n  \
              %dk = operator.getitem(%n, 1)\n  %dv = operator.getitem(%n, 2)\n  %s = aten.stack.default([%dq, %dk, %dv])\n  \
              %p = aten.permute.default(%s, {turned})\n{then}}}\n"
         );
@@ -79,7 +79,7 @@ fn gradients_of_one_projection_are_joined_in_place() {
     let inputs: Vec<Tensor> = (0..4).map(|_| Tensor::randn(sizes, DType::F32)).collect();
     let values: Vec<Value> = inputs.iter().map(Value::from).collect();
     let [q, k, v] = [&inputs[1], &inputs[2], &inputs[3]];
-    let (dq, dk, dv) = ops::_attention_backward(&inputs[0], q, k, v, 0.5, true).unwrap();
+    let (dq, dk, dv) = ops::_attention_backward(&inputs[0], q, k, v, None, 0.5, true).unwrap();
     let joined = ops::permute(&ops::stack(&[dq, dk, dv], 0).unwrap(), &[1, 3, 0, 2, 4]).unwrap();
     let table = [
         ("  return (%c,)\n", 1, 0),     // the memory itself

@@ -10,6 +10,7 @@ mod common_subexpressions;
 mod constant_fold;
 mod dead_code;
 mod decompose;
+mod fold_batch_norm;
 mod functionalize;
 mod guards;
 mod helpers;
@@ -36,6 +37,7 @@ pub use common_subexpressions::eliminate_common_subexpressions;
 pub use constant_fold::{constant_fold, constant_fold_if};
 pub use dead_code::eliminate_dead_code;
 pub use decompose::run_decompositions;
+pub use fold_batch_norm::fold_batch_norm;
 pub use functionalize::{Functional, Memory, Mutation, Origin, View, functionalize, functionalize_module};
 pub use guards::{insert_conversion_guards_pass, insert_custom_op_guards};
 pub use helpers::{node_replace_, nodes_count, nodes_filter, nodes_first, nodes_map};
@@ -124,6 +126,12 @@ pub const PASSES: &[Pass] = &[
         run: lift_constants_pass,
     },
     Pass { name: "constant_fold", alias: None, summary: "evaluates expressions of constants", run: constant_fold },
+    Pass {
+        name: "fold_batch_norm",
+        alias: None,
+        summary: "makes batch norms in evaluation part of the convolutions before them",
+        run: fold_batch_norm,
+    },
     Pass {
         name: "functionalize_side_effectful_ops_pass",
         alias: None,

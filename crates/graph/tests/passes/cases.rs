@@ -36,12 +36,18 @@ impl<'a> Options<'a> {
         self.0.iter().find(|(k, _)| *k == key).map(|(_, value)| *value)
     }
 
-    /// The program with the constants that the case gives: `w=0.25,0.5`, or `again=w` for the same tensor.
+    /// The program with the constants that the case gives: `w=0.25,0.5`, `w=0.25,0.5:2x1` with sizes, or
+    /// `again=w` for the same tensor.
     fn add_constants(&self, program: &mut ExportedProgram) {
         let mut made: HashMap<&str, Tensor> = HashMap::new();
         for (name, value) in self.0.iter().filter(|(k, v)| !v.is_empty() && !["ambient", "passes"].contains(k)) {
-            let values: Option<Vec<f32>> = value.split(',').map(|v| v.parse().ok()).collect();
-            let tensor = values.map_or_else(|| made[value].clone(), |v| Tensor::new(&v));
+            let (numbers, sizes) = value.split_once(':').map_or((*value, None), |(n, s)| (n, Some(s)));
+            let values: Option<Vec<f32>> = numbers.split(',').map(|v| v.parse().ok()).collect();
+            let sizes = sizes.map(|s| s.split('x').map(|n| n.parse().expect("a size")).collect::<Vec<usize>>());
+            let tensor = values.map_or_else(
+                || made[value].clone(),
+                |v| sizes.map_or_else(|| Tensor::new(&v), |sizes| Tensor::from_slice(&v, sizes)),
+            );
             made.insert(name, tensor.clone());
             Arc::make_mut(&mut program.module).attributes.set(name, Attribute::Tensor(tensor));
         }

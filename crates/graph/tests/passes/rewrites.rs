@@ -311,3 +311,45 @@ fn the_reader_says_where() {
         assert!(error.contains(expected), "{text}: {error}");
     }
 }
+
+/// A whole program: the state of the folded norm leaves the program, what it computes does not change.
+#[test]
+fn norms_of_a_program_with_state_are_folded() {
+    use firebrand_core::{DType, ops};
+    use firebrand_graph::{NamedTensor, export};
+    let named = |name: &str, tensor: Tensor, is_parameter| NamedTensor { name: name.to_string(), tensor, is_parameter };
+    let numbers = |sizes: &[usize], step: usize| {
+        let n: usize = sizes.iter().product();
+        let list: Vec<f32> = (0..n).map(|i| ((i * step + 3) % 17) as f32 * 0.1 - 0.7).collect();
+        Tensor::from_slice(&list, sizes.to_vec())
+    };
+    let positive = |n: usize| numbers(&[n], 5).abs();
+    let state = [
+        named("conv.weight", numbers(&[4, 1, 3, 3], 7).requires_grad_(), true),
+        named("norm.weight", positive(4).requires_grad_(), true),
+        named("norm.bias", numbers(&[4], 3).requires_grad_(), true),
+        named("norm.running_mean", numbers(&[4], 11), false),
+        named("norm.running_var", positive(4), false),
+        named("norm.num_batches_tracked", Tensor::new(&[3i64]), false),
+    ];
+    let t = |k: usize| Some(&state[k].tensor);
+    let x = numbers(&[2, 2, 5, 6], 13);
+    let net = |i: &[Tensor]| {
+        let y = ops::conv2d(&i[0], &state[0].tensor, None, &[2.into()], &[1.into()], &[1.into()], 2.into())?;
+        let y = ops::batch_norm(&y, t(1), t(2), t(3), t(4), false, 0.1, 1e-5, false)?;
+        Ok(vec![ops::relu(&y)?])
+    };
+    let program = export(net, std::slice::from_ref(&x), &state).unwrap();
+    let (after, report) = fold_batch_norm(&program, &Context::default()).unwrap();
+    assert_eq!(report.rewrites, 1);
+    verify_module(&after.module).unwrap();
+    let text = print(&after, Form::Short);
+    assert!(text.contains("aten.conv2d") && !text.contains("batch_norm."), "{text}");
+    assert!(after.state_dict.keys().all(|k| k == "norm.num_batches_tracked"), "{:?}", after.state_dict.keys());
+    let run = |p: &ExportedProgram| p.run(std::slice::from_ref(&x)).unwrap()[0].tensor().unwrap().to_vec::<f32>();
+    for (a, b) in run(&after).iter().zip(run(&program)) {
+        assert!((a - b).abs() < 1e-5, "{a} {b}");
+    }
+    assert!(program.state_dict.contains_key("norm.weight"), "the program given is unchanged");
+    assert_eq!(after.state("_folded_bias0").unwrap().dtype(), DType::F32);
+}

@@ -61,13 +61,16 @@ fn lanes(lo: isize, hi: isize) -> u32 {
     ones(hi) & !ones(lo)
 }
 
-/// How one run is read under one tap, the same for every channel.
+/// How one run is read under one tap, the same for every channel. With stride 2 it is read in two parts.
 pub(super) struct Piece {
     /// From the channel's plane in the first image.
     from: isize,
+    /// The second part: what follows the first, or another run of eight pixels.
+    far: isize,
     /// In the channel's rows of the panel.
     to: usize,
-    /// Which input columns from there on lie inside the input (stride 1 and 2), or which lanes (other strides).
+    /// Which input columns from there on lie inside the input (stride 1 and 2: sixteen for each part), or which lanes (other
+    /// strides).
     inside: u32,
     /// Lanes to write. A full-width store may spill into the next run, written later; it must not leave the row.
     keep: u16,
@@ -79,7 +82,7 @@ pub(super) fn pieces(tc: &TapConv, runs: &[Run], out: &mut Vec<Piece>) {
     let [depth, height, width] = tc.input.map(|v| v as isize);
     let sx = tc.si[2];
     for (t, tap) in tc.taps.iter().enumerate() {
-        for r in runs {
+        let read = |r: &Run| {
             let [iz, iy, ix] = [0, 1, 2].map(|d| (r.g[d] * tc.si[d]) as isize + tap[d]);
             let inside = if iz < 0 || iz >= depth || iy < 0 || iy >= height {
                 0
@@ -89,12 +92,19 @@ pub(super) fn pieces(tc: &TapConv, runs: &[Run], out: &mut Vec<Piece>) {
                 let column = |l: usize| ix + (l * sx) as isize;
                 (0..r.len).fold(0, |m, l| m | u32::from((0..width).contains(&column(l))) << l)
             };
-            out.push(Piece {
-                from: (r.img * tc.in_image) as isize + (iz * height + iy) * width + ix,
-                to: t * NR + r.off,
-                inside,
-                keep: if r.off + 16 <= NR { 0xffff } else { lanes(0, r.len as isize) as u16 },
-            });
+            ((r.img * tc.in_image) as isize + (iz * height + iy) * width + ix, inside)
+        };
+        let mut rest = runs.iter().peekable();
+        while let Some(r) = rest.next() {
+            let ((from, inside), to) = (read(r), t * NR + r.off);
+            let keep = if r.off + 16 <= NR { 0xffff } else { lanes(0, r.len as isize) as u16 };
+            // Two runs of eight pixels fill one vector.
+            let both = |next: &&Run| sx == 2 && (r.len, next.len) == (8, 8);
+            let (far, inside) = match rest.next_if(both).map(&read) {
+                Some((far, other)) => (far, inside | other << 16),
+                None => (from + LANES as isize, inside),
+            };
+            out.push(Piece { from, far, to, inside, keep });
         }
     }
 }
@@ -115,14 +125,14 @@ pub(super) unsafe fn pack<V: Vector>(tc: &TapConv, pieces: &[Piece], cr: Range<u
     for (i, c) in cr.enumerate() {
         let (s, d) = (src.wrapping_add(c * plane), dst.wrapping_add(i * rows));
         for p in pieces {
-            let s = s.wrapping_offset(p.from);
-            // SAFETY: masked-off lanes are not accessed; the others are inside the row and the panel.
+            let (s, far) = (s.wrapping_offset(p.from), s.wrapping_offset(p.far));
+            // SAFETY: masked-off lanes are not accessed; the others are inside their rows and the panel.
             unsafe {
                 let v = match sx {
                     1 => V::load_some(p.inside as u16, s),
                     2 => {
                         let near = V::load_some(p.inside as u16, s);
-                        near.unzip(V::load_some((p.inside >> 16) as u16, s.wrapping_add(LANES)))[0]
+                        near.unzip(V::load_some((p.inside >> 16) as u16, far))[0]
                     }
                     _ => V::gather(p.inside as u16, s, &step),
                 };

@@ -327,6 +327,26 @@ trait Arithmetic {
     /// # Safety
     /// Rows and panel have this depth.
     unsafe fn multiply(rows: &Rows, panel: *const u32, size: (usize, usize, usize), tile: *mut f32, add: bool);
+
+    /// Rounds `n` sums to neighbors in bf16 or f16.
+    ///
+    /// # Safety
+    /// As many are readable and writable.
+    #[inline(always)]
+    unsafe fn round(brain: bool, sums: *const f32, n: usize, to: *mut u16) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            if brain {
+                for c in 0..n {
+                    *to.add(c) = to_bf16(*sums.add(c));
+                }
+            } else {
+                for c in 0..n {
+                    *to.add(c) = to_f16(*sums.add(c));
+                }
+            }
+        }
+    }
 }
 
 /// Where the left side of a product lies, as words; steps are in bytes.
@@ -390,7 +410,7 @@ unsafe fn tiles<A: Arithmetic>(pass: Pass<'_>) {
                         unsafe {
                             A::multiply(&left.rows(s, m), from, (m, n, part.k), tile, k > 0);
                             if last {
-                                finish(&part, (s * MR, q * NR), (m, n), tile);
+                                finish::<A>(&part, (s * MR, q * NR), (m, n), tile);
                             }
                         }
                     }
@@ -403,41 +423,31 @@ unsafe fn tiles<A: Arithmetic>(pass: Pass<'_>) {
 /// Rounds the sums of a tile into `out`.
 ///
 /// # Safety
-/// `out` has these rows and columns; the tile is a whole one.
+/// `out` has these rows and columns; the tile is a whole one, and ours.
 #[inline(always)]
-unsafe fn finish(p: &Halves, (i, j): (usize, usize), (m, n): (usize, usize), tile: *const f32) {
+unsafe fn finish<A: Arithmetic>(p: &Halves, (i, j): (usize, usize), (m, n): (usize, usize), tile: *mut f32) {
     for r in 0..m {
-        // SAFETY: rows of a tile.
-        let mut v = unsafe { *tile.add(r * NR).cast::<[f32; NR]>() };
-        for c in 0..NR {
-            v[c] *= p.alpha;
-        }
-        if p.beta != 0.0 {
-            let mut term = [0.0; NR];
-            // SAFETY: the term has the sizes of `out`.
-            unsafe { widen(p.brain, p.term.at(i + r, j), p.term.col, n, term.as_mut_ptr()) };
-            for c in 0..NR {
-                v[c] += p.beta * term[c];
-            }
-        }
-        let mut bits = [0u16; NR];
-        if p.brain {
-            for c in 0..NR {
-                bits[c] = to_bf16(v[c]);
-            }
-        } else {
-            for c in 0..NR {
-                bits[c] = to_f16(v[c]);
-            }
-        }
-        let to = p.out.at(i + r, j);
-        // SAFETY: the columns of this row.
+        let (row, to) = (tile.wrapping_add(r * NR), p.out.at(i + r, j));
+        // SAFETY: a row of the tile, and the columns of one of `out`, whose sizes the term has.
         unsafe {
-            if p.out.col == 1 && n == NR {
-                to.cast::<[u16; NR]>().write_unaligned(bits);
+            if p.alpha != 1.0 {
+                for c in 0..n {
+                    *row.add(c) *= p.alpha;
+                }
+            }
+            if p.beta != 0.0 {
+                let mut term = [0.0; NR];
+                widen(p.brain, p.term.at(i + r, j), p.term.col, n, term.as_mut_ptr());
+                for c in 0..n {
+                    *row.add(c) += p.beta * term[c];
+                }
+            }
+            if p.out.col == 1 {
+                A::round(p.brain, row, n, to);
             } else {
                 for c in 0..n {
-                    *to.add(c * p.out.col) = bits[c];
+                    let v = *row.add(c);
+                    *to.add(c * p.out.col) = if p.brain { to_bf16(v) } else { to_f16(v) };
                 }
             }
         }

@@ -1,7 +1,8 @@
 //! One instruction at a time: what an eager op calls.
 //!
-//! Contiguous operands in a register's own format go straight to the loop, without a plan, scratch or allocation; all
-//! else is a program of one instruction.
+//! Contiguous operands in a register's own format go straight to the loop, without a plan, scratch or allocation; of little
+//! work, operands that lie otherwise (broadcast, transposed, sliced) or in another format (half precision, small integers) are
+//! copied to where a loop reads them; all else is a program of one instruction.
 #![allow(unsafe_code)]
 
 use super::convert::is_native;
@@ -9,6 +10,8 @@ use super::exec::{self, Code, STREAM_BYTES, TILE, splat};
 use super::loops::{Arg, CHUNK, Loops};
 use super::program::{ARGS, Action, Instr, Place};
 use super::{Op, Operand, Sink, record};
+use crate::moves::move2d;
+use crate::walk::for_runs;
 use crate::{DType, Flat, View, ViewMut, parallel};
 use std::mem::MaybeUninit;
 use std::slice::{from_raw_parts, from_raw_parts_mut};
@@ -87,7 +90,7 @@ fn run<const N: usize>(op: Op, compute: DType, args: [&Operand; N], out: &ViewMu
     if record::active() {
         return record::note(op, compute, &args, out);
     }
-    if !direct(op, compute, args, out) {
+    if !direct(op, compute, args, out) && !gathered(op, compute, args, out) {
         general(op, compute, &args.map(|a| *a), *out)
     }
 }
@@ -135,6 +138,85 @@ fn direct<const N: usize>(op: Op, compute: DType, args: [&Operand; N], out: &Vie
         unsafe { Loops::get().step(op, compute, out.as_ptr(), &places, n) }
     }
     true
+}
+
+/// Bytes of an operand's registers up to which it is copied: a plan for so few elements takes longer than the op.
+const FEW: usize = 4096;
+type Room = MaybeUninit<[u64; FEW / 8]>;
+
+/// Runs the loop on copies of those operands that do not lie as the result does, or not in registers' format, where they are
+/// small. Promotions are left to a program.
+fn gathered<const N: usize>(op: Op, compute: DType, args: [&Operand; N], out: &ViewMut) -> bool {
+    let Some(n) = flat(out.sizes(), out.strides()) else { return false };
+    let result = op.result(compute);
+    let fits = |dtype: DType| n * dtype.compute().size().max(dtype.size()) <= FEW;
+    if out.dtype() != result || !fits(compute) || !fits(result) || !op.supports(compute) {
+        return false;
+    }
+    let loops = Loops::get();
+    let (lo, hi) = (out.as_ptr() as usize, out.as_ptr() as usize + n * result.size());
+    let (mut raw, mut own) = ([const { Room::uninit() }; N], [const { Room::uninit() }; N]);
+    let mut places = [Arg::tile(out.as_ptr()); 3];
+    for (k, arg) in args.into_iter().enumerate() {
+        let (dtype, to) = (op.operand(k, compute), own[k].as_mut_ptr().cast());
+        match arg {
+            Operand::View(v) => {
+                if v.dtype() != dtype || v.sizes() != out.sizes() || !fits(dtype) {
+                    return false;
+                }
+                let (mut from, at) = (v.as_ptr(), v.as_ptr() as usize);
+                if flat(v.sizes(), v.strides()).is_none() || (at < hi && lo < at + n * dtype.size()) {
+                    let copy = raw[k].as_mut_ptr().cast();
+                    // SAFETY: there is room for `n` elements.
+                    unsafe { gather(v, copy) }
+                    from = copy.cast_const();
+                }
+                if is_native(dtype) {
+                    places[k] = Arg::tile(from);
+                } else {
+                    // SAFETY: `n` elements of this type, and room for as many registers.
+                    unsafe { (loops.load)(dtype, to, Arg::tile(from), n) }
+                    places[k] = Arg::tile(to);
+                }
+            }
+            Operand::Value(v) => {
+                // SAFETY: a chunk of the widest registers.
+                unsafe { splat(to, *v, dtype, n.min(CHUNK)) }
+                places[k] = Arg::splat(to);
+            }
+        }
+    }
+    let mut computed = Room::uninit();
+    let at = if is_native(result) { out.as_ptr() } else { computed.as_mut_ptr().cast() };
+    // SAFETY: every operand has `n` registers; those that could overlap the output were copied. The output, or the room for its
+    // registers, holds `n`.
+    unsafe {
+        loops.step(op, compute, at, &places, n);
+        if !is_native(result) {
+            (loops.store)(result, out.as_ptr(), Arg::tile(at), n);
+        }
+    }
+    true
+}
+
+/// Copies all elements in row-major order.
+///
+/// # Safety
+/// There is room for them at `to`, apart from the view.
+unsafe fn gather(v: &View, to: *mut u8) {
+    let (size, lead) = (v.dtype().size(), v.ndim().saturating_sub(1));
+    // Rows along the last dimension, the rows of a run along the one before it.
+    let (outer, cols) = (&v.sizes()[..lead], v.sizes().last().copied().unwrap_or(1));
+    let step = v.strides().last().copied().unwrap_or(0);
+    let next = lead.checked_sub(1).map_or(0, |k| v.strides()[k]);
+    let mut at = to;
+    for_runs(outer, [&v.strides()[..lead]], 0..outer.iter().product(), |[from], rows| {
+        // SAFETY: rows of the view, and as much room as was not written yet.
+        unsafe {
+            move2d(size, v.as_ptr().add(from * size), [next, step], at, [cols, 1], rows, cols);
+            at = at.add(rows * cols * size);
+        }
+    });
 }
 
 /// How many elements there are, if they lie in row-major order without gaps: both questions in one short walk.

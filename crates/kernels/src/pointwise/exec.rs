@@ -11,7 +11,7 @@ use super::convert::is_native;
 use super::fold::{add_rows, fold_row, sum_row};
 use super::loops::{Arg, CHUNK, Loops};
 use super::program::{ARGS, Action, Instr, Place};
-use super::{Operand, Sink, Value, row};
+use super::{Operand, Sink, Value, few, row};
 use crate::geometry::{Geometry, Tile, Tiles};
 use crate::moves::{move2d, settle, stream};
 use crate::real::{Ptr, Scratch};
@@ -26,7 +26,7 @@ const SIDE: usize = 32;
 /// Outputs of this size are written past the cache.
 pub(super) const STREAM_BYTES: usize = 16 << 20;
 /// Bytes of one constant, of the widest register.
-const SPLAT: usize = CHUNK * 16;
+pub(super) const SPLAT: usize = CHUNK * 16;
 
 /// A program as the executor sees it.
 #[derive(Clone, Copy)]
@@ -62,12 +62,13 @@ thread_local! {
 }
 
 /// Calls `f` with `bytes` of 64-byte aligned scratch that is this thread's own.
-fn with_scratch(bytes: usize, f: impl FnOnce(*mut u8)) {
+pub(super) fn with_scratch<R>(bytes: usize, f: impl FnOnce(*mut u8) -> R) -> R {
     SCRATCH.with(|s| {
         let mut lines = s.take(); // taken, so that a nested run would get its own
         crate::scratch::grow(&mut lines, bytes.div_ceil(64), Line([0; 64]));
-        f(lines.as_mut_ptr().cast());
+        let result = f(lines.as_mut_ptr().cast());
         s.replace(lines);
+        result
     })
 }
 
@@ -128,6 +129,9 @@ pub(super) fn run(code: Code, inputs: &[Operand], outputs: &[ViewMut]) {
         // Sums of nothing.
         let sums = outputs.iter().zip(code.sinks).filter(|(_, s)| matches!(s, Sink::Columns(_) | Sink::Total(_)));
         return sums.for_each(|(o, _)| crate::fill(*o, Value::Int(0)));
+    }
+    if few::run(&code, inputs, outputs, sizes) {
+        return;
     }
     // Outputs first, then the inputs that are memory.
     let mut strides: SmallVec<[&[usize]; 8]> = SmallVec::new();
@@ -478,15 +482,20 @@ impl Job<'_> {
             if from == dst {
                 return;
             }
+            // All instructions of the tile have run: the last conversion may write the output itself, unless it is streamed.
+            let last = if tile.is_packed(strides) && stages.second == 0 { dst } else { base.add(stages.raw) };
             let mut at = from;
             if dtype.compute() != used.compute() {
-                let own = base.add(if is_native(dtype) { stages.raw } else { stages.own });
+                let own = if is_native(dtype) { last } else { base.add(stages.own) };
                 (loops.cast)(used, dtype.compute(), own, Arg::tile(at), n);
                 at = own;
             }
             if !is_native(dtype) {
-                (loops.store)(dtype, base.add(stages.raw), Arg::tile(at), n);
-                at = base.add(stages.raw);
+                (loops.store)(dtype, last, Arg::tile(at), n);
+                at = last;
+            }
+            if at == dst {
+                return;
             }
             if !tile.is_packed(strides) {
                 move2d(dtype.size(), at, [tile.cols, 1], dst, strides, tile.rows, tile.cols)

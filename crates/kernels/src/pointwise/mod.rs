@@ -14,6 +14,7 @@ mod complex;
 mod convert;
 mod eager;
 mod exec;
+mod few;
 mod fold;
 mod loops;
 mod op;

@@ -292,7 +292,8 @@ fn every_op_on_every_type() {
 #[test]
 fn strides_do_not_change_results() {
     for dtype in [DType::F32, DType::F64, DType::I64, DType::I16, DType::Bool, DType::BF16] {
-        for (op, (m, n)) in [Op::Add, Op::Mul, Op::Lt].into_iter().zip([(33, 70), (1025, 40), (5, 2000)]) {
+        let sizes = [(33, 70), (1025, 40), (5, 2000), (4, 6), (1, 9), (16, 32), (23, 45)];
+        for (op, (m, n)) in [Op::Add, Op::Mul, Op::Lt].into_iter().cycle().zip(sizes) {
             let plain = Array::from(dtype, &[m, n], small);
             let mut turned = Array::zeros(dtype, &[n, m]);
             copy(plain.clone().transposed().view(), turned.view_mut());
@@ -329,6 +330,29 @@ fn strides_do_not_change_results() {
             }
         }
     }
+}
+
+/// Few elements are copied first where they lie otherwise than the result, and where they would be overwritten.
+#[test]
+fn a_small_result_may_lie_over_its_operands() {
+    for n in [1, 5, 31, 32] {
+        let mut x = Array::from(DType::F32, &[n, n], small);
+        let want: Vec<f64> = (0..n * n).map(|i| small(i) - small(i % n * n + i / n)).collect();
+        let target = x.view_mut();
+        let (sizes, strides) = ([n, n], [1, n]);
+        // SAFETY: the same elements, columns for rows.
+        #[allow(unsafe_code)]
+        let turned = unsafe { View::new(target.as_ptr(), DType::F32, &sizes, &strides) };
+        binary(Op::Sub, DType::F32, target.as_view().into(), turned.into(), target);
+        assert!((0..n * n).all(|i| x.get(i) == want[i]), "{n}");
+    }
+    // A condition that is repeated, and operands of other widths.
+    let mut which = Array::from(DType::Bool, &[3, 1], |i| (i % 2) as f64);
+    (which.sizes, which.strides) = (vec![3, 4], vec![1, 0]);
+    let (a, b) = (Array::from(DType::F64, &[3, 4], small), Array::from(DType::F64, &[4, 3], positive).transposed());
+    let mut out = Array::zeros(DType::F64, &[3, 4]);
+    apply(Op::Where, DType::F64, &[&which, &a, &b], &mut out);
+    check(Op::Where, DType::F64, &[&which, &a, &b], &out);
 }
 
 #[test]
@@ -432,12 +456,49 @@ fn an_output_may_be_an_input_of_a_program() {
     p.output(b);
     p.output(sum);
     let p = p.finish();
-    let n = 50_000;
-    let (mut a, mut b) = (Array::from(DType::F32, &[n], small), Array::from(DType::F32, &[n], positive));
-    let (x, y) = (a.view_mut(), b.view_mut());
-    p.run(&[x.as_view().into(), y.as_view().into()], &[x, y]);
-    for i in 0..n {
-        assert_eq!((a.get(i), b.get(i)), (positive(i), small(i) + positive(i)));
+    for n in [7, 50_000] {
+        let (mut a, mut b) = (Array::from(DType::F32, &[n], small), Array::from(DType::F32, &[n], positive));
+        let (x, y) = (a.view_mut(), b.view_mut());
+        p.run(&[x.as_view().into(), y.as_view().into()], &[x, y]);
+        for i in 0..n {
+            assert_eq!((a.get(i), b.get(i)), (positive(i), small(i) + positive(i)));
+        }
+    }
+}
+
+/// Contiguous operands of few elements take a way of their own.
+#[test]
+fn few_elements_are_computed_as_many_are() {
+    // y = tanh(2x + c) + s x, w = x > y, z = x as f64
+    let mut p = Builder::new();
+    let (x, s) = (p.input(DType::F32), p.input(DType::F32));
+    let (two, c) = (p.constant(DType::F32, 2.0), p.input(DType::F32));
+    let y = p.op(Op::MulAdd, &[x, two, c]);
+    let y = p.op(Op::Tanh, &[y]);
+    let y = p.op(Op::MulAdd, &[s, x, y]);
+    let w = p.op(Op::Gt, &[x, y]);
+    let z = p.cast(x, DType::F64);
+    for v in [y, w, z] {
+        p.output(v);
+    }
+    let p = p.finish();
+    for n in [1, 3, 64, 65, 1024, 1025] {
+        let [x, c] = [3.0, 7.0].map(|d| Array::from(DType::F32, &[n], |i| small(i) / d));
+        // Every second element: the same numbers, which are gathered.
+        let [wide_x, wide_c] = [&x, &c].map(|a| {
+            let mut wide = Array::from(DType::F32, &[2 * n], |i| a.get(i / 2));
+            (wide.sizes, wide.strides) = (vec![n], vec![2]);
+            wide
+        });
+        let run = |x: &Array, c: &Array| {
+            let [mut y, mut w, mut z] = [DType::F32, DType::Bool, DType::F64].map(|d| Array::zeros(d, &[n]));
+            let inputs = [x.view().into(), Value::Float(0.3).into(), c.view().into()];
+            p.run(&inputs, &[y.view_mut(), w.view_mut(), z.view_mut()]);
+            [y, w, z]
+        };
+        for (few, many) in run(&x, &c).iter().zip(run(&wide_x, &wide_c)) {
+            assert!((0..n).all(|i| few.get(i).to_bits() == many.get(i).to_bits()), "{n} of {}", few.dtype);
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 
 use crate::dispatch::MemoryFormat;
 use crate::limits::as_size;
+use crate::ops::attention::{is_whole, serves};
 use crate::ops::formulas::{cast, sym};
 use crate::ops::shape::is_expandable_to;
 use crate::{DType, Error, Result, Scalar, Tensor, ops};
@@ -28,7 +29,7 @@ fn refuse(q: &Tensor, k: &Tensor, v: &Tensor) -> Error {
 }
 
 /// Heads of keys or values repeated so that there are as many as of queries.
-fn repeat_heads(t: &Tensor, heads: usize) -> Result<Tensor> {
+pub(crate) fn repeat_heads(t: &Tensor, heads: usize) -> Result<Tensor> {
     let &[ref lead @ .., own, s, d] = t.shape() else {
         return Err(Error::argument(OP, "grouped heads need three dimensions or more"));
     };
@@ -44,7 +45,7 @@ fn repeat_heads(t: &Tensor, heads: usize) -> Result<Tensor> {
 }
 
 /// Minus infinity where a position must not be seen, zero elsewhere.
-fn additive(mask: &Tensor, dtype: DType) -> Result<Tensor> {
+pub(crate) fn additive(mask: &Tensor, dtype: DType) -> Result<Tensor> {
     let number = |v: f64| cast(&Tensor::try_scalar(Scalar::Float(v))?, dtype);
     ops::where_self(mask, &number(0.0)?, &number(f64::NEG_INFINITY)?)
 }
@@ -54,6 +55,38 @@ pub(crate) fn causal_mask(l: usize, s: usize, like: &Tensor) -> Result<Tensor> {
     let (sizes, device) = ([l.into(), s.into()], Some(like.device()));
     let hidden = ops::triu(&ops::ones(&sizes, Some(DType::Bool), device)?, 1.into())?;
     ops::masked_fill(&ops::zeros(&sizes, Some(like.dtype()), device)?, &hidden, Scalar::Float(f64::NEG_INFINITY))
+}
+
+/// Attention as one op, where the kernel serves it. Operands of fewer dimensions are those of one head or one batch.
+fn whole(
+    q: &Tensor,
+    k: &Tensor,
+    v: &Tensor,
+    mask: Option<&Tensor>,
+    scale: f64,
+    causal: bool,
+    grouped: bool,
+) -> Result<Option<Tensor>> {
+    let lead = 4usize.saturating_sub(q.ndim());
+    if !is_whole() || [k, v].iter().any(|t| t.ndim() != q.ndim()) {
+        return Ok(None);
+    }
+    // Of three dimensions the first is the batch: each has one head.
+    let lift = |t: &Tensor| (0..lead).try_fold(t.clone(), |t, _| ops::unsqueeze(&t, t.ndim() as i64 - 2));
+    let (q4, k4, v4) = (lift(q)?, lift(k)?, lift(v)?);
+    let mask = match mask {
+        Some(m) if matches!(m.dtype(), DType::F16 | DType::BF16) && !m.requires_grad() => Some(cast(m, q.dtype())?),
+        Some(m) => Some(m.clone()),
+        None => None,
+    };
+    let mask = mask.map(|m| if m.ndim() > 2 { lift(&m) } else { Ok(m) }).transpose()?;
+    let heads = |t: &Tensor| t.shape().get(1).copied();
+    let shared = grouped || heads(&k4) == heads(&q4) || heads(&k4) == Some(1);
+    if !shared || !serves(&q4, &k4, &v4, mask.as_ref()) {
+        return Ok(None);
+    }
+    let out = ops::_attention(&q4, &k4, &v4, mask.as_ref(), scale, causal)?;
+    (0..lead).try_fold(out, |t, _| ops::squeeze_dim(&t, t.ndim() as i64 - 3)).map(Some)
 }
 
 pub(crate) fn scaled_dot_product_attention(
@@ -75,15 +108,16 @@ pub(crate) fn scaled_dot_product_attention(
     let half = matches!(dtype, DType::F16 | DType::BF16);
     let wide = |t: &Tensor| if half { cast(t, DType::F32) } else { Ok(t.clone()) };
     let (q, mut k, mut v) = (wide(query)?, wide(key)?, wide(value)?);
+    let (l, e, s) = (q.shape()[q.ndim() - 2], q.shape()[q.ndim() - 1], k.shape()[k.ndim() - 2]);
+    let scale = scale.unwrap_or(1.0 / (e as f64).sqrt());
+    if dropout_p == 0.0
+        && let Some(out) = whole(&q, &k, &v, attn_mask, scale, is_causal, enable_gqa)?
+    {
+        return if half { cast(&out, dtype) } else { Ok(out) };
+    }
     if enable_gqa {
         let heads = if q.ndim() >= 3 { q.shape()[q.ndim() - 3] } else { 0 };
         (k, v) = (repeat_heads(&k, heads)?, repeat_heads(&v, heads)?);
-    }
-    let (l, e, s) = (q.shape()[q.ndim() - 2], q.shape()[q.ndim() - 1], k.shape()[k.ndim() - 2]);
-    let scale = scale.unwrap_or(1.0 / (e as f64).sqrt());
-    if attn_mask.is_none() && dropout_p == 0.0 && ops::attention::serves(&q, &k, &v) {
-        let out = ops::_attention(&q, &k, &v, scale, is_causal)?;
-        return if half { cast(&out, dtype) } else { Ok(out) };
     }
     // Both sides get the root, so that the product overflows less.
     let root = scale.abs().sqrt();

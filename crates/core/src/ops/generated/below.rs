@@ -9443,22 +9443,39 @@ pub(crate) fn _attention(
     query: &Tensor,
     key: &Tensor,
     value: &Tensor,
+    mask: Option<&Tensor>,
     scale: f64,
     is_causal: bool,
 ) -> Result<Tensor> {
     if word & state::APART != 0
-        || devices::of(query) | devices::of(key) | devices::of(value) == devices::MIXED
+        || devices::of(query) | devices::of(key) | devices::of(value)
+            | devices::of_opt(mask) == devices::MIXED
     {
         return dispatch::apart(
             word,
             Op::_ATTENTION,
-            &[query.into(), key.into(), value.into(), scale.into(), is_causal.into()],
+            &[
+                query.into(),
+                key.into(),
+                value.into(),
+                mask.into(),
+                scale.into(),
+                is_causal.into(),
+            ],
         );
     }
-    shape::need_real("_attention", &[query, key, value])?;
-    races::op!("_attention", query, key, value);
+    shape::need_real(
+        "_attention",
+        &std::iter::empty::<&Tensor>()
+            .chain([query])
+            .chain([key])
+            .chain([value])
+            .chain(mask)
+            .collect::<Vec<_>>(),
+    )?;
+    races::op!("_attention", query, key, value, mask);
     let result = Tensor::try_empty(
-        shape::attention("_attention", query, key, value, scale, is_causal)?,
+        shape::attention("_attention", query, key, value, mask, scale, is_causal)?,
     )?;
     if !result.is_meta() {
         cpu::run(
@@ -9466,6 +9483,7 @@ pub(crate) fn _attention(
                 query,
                 key,
                 value,
+                mask,
                 scale,
                 is_causal,
                 &result,
@@ -9481,12 +9499,13 @@ pub(crate) fn _attention_backward(
     query: &Tensor,
     key: &Tensor,
     value: &Tensor,
+    mask: Option<&Tensor>,
     scale: f64,
     is_causal: bool,
 ) -> Result<(Tensor, Tensor, Tensor)> {
     if word & state::APART != 0
         || devices::of(grad) | devices::of(query) | devices::of(key) | devices::of(value)
-            == devices::MIXED
+            | devices::of_opt(mask) == devices::MIXED
     {
         return dispatch::apart(
             word,
@@ -9496,18 +9515,29 @@ pub(crate) fn _attention_backward(
                 query.into(),
                 key.into(),
                 value.into(),
+                mask.into(),
                 scale.into(),
                 is_causal.into(),
             ],
         );
     }
-    shape::need_real("_attention_backward", &[grad, query, key, value])?;
-    races::op!("_attention_backward", grad, query, key, value);
+    shape::need_real(
+        "_attention_backward",
+        &std::iter::empty::<&Tensor>()
+            .chain([grad])
+            .chain([query])
+            .chain([key])
+            .chain([value])
+            .chain(mask)
+            .collect::<Vec<_>>(),
+    )?;
+    races::op!("_attention_backward", grad, query, key, value, mask);
     cpu::run_for(|| cpu::attention::attention_backward(
         grad,
         query,
         key,
         value,
+        mask,
         scale,
         is_causal,
     ))

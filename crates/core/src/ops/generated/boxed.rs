@@ -1329,8 +1329,8 @@ pub(crate) enum Typed {
         ) -> Result<Tensor>,
     ),
     S208(
-        fn(&Tensor, &Tensor, &Tensor, f64, bool) -> Result<Tensor>,
-        fn(u32, &Tensor, &Tensor, &Tensor, f64, bool) -> Result<Tensor>,
+        fn(&Tensor, &Tensor, &Tensor, Option<&Tensor>, f64, bool) -> Result<Tensor>,
+        fn(u32, &Tensor, &Tensor, &Tensor, Option<&Tensor>, f64, bool) -> Result<Tensor>,
     ),
     S209(
         fn(
@@ -1338,6 +1338,7 @@ pub(crate) enum Typed {
             &Tensor,
             &Tensor,
             &Tensor,
+            Option<&Tensor>,
             f64,
             bool,
         ) -> Result<(Tensor, Tensor, Tensor)>,
@@ -1347,6 +1348,7 @@ pub(crate) enum Typed {
             &Tensor,
             &Tensor,
             &Tensor,
+            Option<&Tensor>,
             f64,
             bool,
         ) -> Result<(Tensor, Tensor, Tensor)>,
@@ -8114,15 +8116,20 @@ fn s207(
 fn s208(
     a: &Args<'_>,
     below: bool,
-    f: fn(&Tensor, &Tensor, &Tensor, f64, bool) -> Result<Tensor>,
-    g: fn(u32, &Tensor, &Tensor, &Tensor, f64, bool) -> Result<Tensor>,
+    f: fn(&Tensor, &Tensor, &Tensor, Option<&Tensor>, f64, bool) -> Result<Tensor>,
+    g: fn(u32, &Tensor, &Tensor, &Tensor, Option<&Tensor>, f64, bool) -> Result<Tensor>,
 ) -> Result<Outputs> {
     let x0: &Tensor = a.get(0)?;
     let x1: &Tensor = a.get(1)?;
     let x2: &Tensor = a.get(2)?;
-    let x3: f64 = a.get(3)?;
-    let x4: bool = a.get(4)?;
-    let result = if below { g(0, x0, x1, x2, x3, x4)? } else { f(x0, x1, x2, x3, x4)? };
+    let x3: Option<&Tensor> = a.get(3)?;
+    let x4: f64 = a.get(4)?;
+    let x5: bool = a.get(5)?;
+    let result = if below {
+        g(0, x0, x1, x2, x3, x4, x5)?
+    } else {
+        f(x0, x1, x2, x3, x4, x5)?
+    };
     Ok(result.boxed())
 }
 
@@ -8134,6 +8141,7 @@ fn s209(
         &Tensor,
         &Tensor,
         &Tensor,
+        Option<&Tensor>,
         f64,
         bool,
     ) -> Result<(Tensor, Tensor, Tensor)>,
@@ -8143,6 +8151,7 @@ fn s209(
         &Tensor,
         &Tensor,
         &Tensor,
+        Option<&Tensor>,
         f64,
         bool,
     ) -> Result<(Tensor, Tensor, Tensor)>,
@@ -8151,12 +8160,13 @@ fn s209(
     let x1: &Tensor = a.get(1)?;
     let x2: &Tensor = a.get(2)?;
     let x3: &Tensor = a.get(3)?;
-    let x4: f64 = a.get(4)?;
-    let x5: bool = a.get(5)?;
+    let x4: Option<&Tensor> = a.get(4)?;
+    let x5: f64 = a.get(5)?;
+    let x6: bool = a.get(6)?;
     let result = if below {
-        g(0, x0, x1, x2, x3, x4, x5)?
+        g(0, x0, x1, x2, x3, x4, x5, x6)?
     } else {
-        f(x0, x1, x2, x3, x4, x5)?
+        f(x0, x1, x2, x3, x4, x5, x6)?
     };
     Ok(result.boxed())
 }

@@ -18133,11 +18133,12 @@ pub fn scaled_dot_product_attention(
     )
 }
 
-/// `aten::_attention(Tensor query, Tensor key, Tensor value, float scale, bool is_causal) -> Tensor`
+/// `aten::_attention(Tensor query, Tensor key, Tensor value, Tensor? mask, float scale, bool is_causal) -> Tensor`
 pub fn _attention(
     query: &Tensor,
     key: &Tensor,
     value: &Tensor,
+    mask: Option<&Tensor>,
     scale: f64,
     is_causal: bool,
 ) -> Result<Tensor> {
@@ -18145,17 +18146,26 @@ pub fn _attention(
     if word & state::LAYERS != 0 {
         return dispatch::layers(
             Op::_ATTENTION,
-            &[query.into(), key.into(), value.into(), scale.into(), is_causal.into()],
+            &[
+                query.into(),
+                key.into(),
+                value.into(),
+                mask.into(),
+                scale.into(),
+                is_causal.into(),
+            ],
         );
     }
-    let mut result = below::_attention(word, query, key, value, scale, is_causal)?;
-    if word & state::GRAD != 0 && record::any_requires_grad(&[query, key, value])
-        && result.dtype().is_differentiable()
+    let mut result = below::_attention(word, query, key, value, mask, scale, is_causal)?;
+    if word & state::GRAD != 0
+        && (record::any_requires_grad(&[query, key, value])
+            || record::opt_requires_grad(mask)) && result.dtype().is_differentiable()
     {
-        let edges = record::edges([query, key, value])?;
+        let edges = record::edges_opt(&[Some(query), Some(key), Some(value), mask])?;
         let saved = (
             is_causal,
             SavedTensor::input(key)?,
+            SavedTensor::optional(mask)?,
             SavedTensor::input(query)?,
             scale,
             SavedTensor::input(value)?,
@@ -18166,7 +18176,16 @@ pub fn _attention(
             nodes::ScaledDotProductFlashAttentionForCpuBackward0.keep(saved),
         )?;
     }
-    if word & state::DUAL != 0 && any_tangent(&[query, key, value]) {
+    if word & state::DUAL != 0
+        && any_tangent(
+            &std::iter::empty::<&Tensor>()
+                .chain([query])
+                .chain([key])
+                .chain([value])
+                .chain(mask)
+                .collect::<Vec<_>>(),
+        )
+    {
         return Err(
             ErrorKind::ForwardNotImplemented {
                 op: "_attention".into(),
@@ -18177,12 +18196,13 @@ pub fn _attention(
     Ok(result)
 }
 
-/// `aten::_attention_backward(Tensor grad, Tensor query, Tensor key, Tensor value, float scale, bool is_causal) -> (Tensor, Tensor, Tensor)`
+/// `aten::_attention_backward(Tensor grad, Tensor query, Tensor key, Tensor value, Tensor? mask, float scale, bool is_causal) -> (Tensor, Tensor, Tensor)`
 pub fn _attention_backward(
     grad: &Tensor,
     query: &Tensor,
     key: &Tensor,
     value: &Tensor,
+    mask: Option<&Tensor>,
     scale: f64,
     is_causal: bool,
 ) -> Result<(Tensor, Tensor, Tensor)> {
@@ -18195,6 +18215,7 @@ pub fn _attention_backward(
                 query.into(),
                 key.into(),
                 value.into(),
+                mask.into(),
                 scale.into(),
                 is_causal.into(),
             ],
@@ -18206,18 +18227,34 @@ pub fn _attention_backward(
         query,
         key,
         value,
+        mask,
         scale,
         is_causal,
     )?;
-    if word & state::GRAD != 0 && record::any_requires_grad(&[grad, query, key, value]) {
-        let edges = record::edges([grad, query, key, value])?;
+    if word & state::GRAD != 0
+        && (record::any_requires_grad(&[grad, query, key, value])
+            || record::opt_requires_grad(mask))
+    {
+        let edges = record::edges_opt(
+            &[Some(grad), Some(query), Some(key), Some(value), mask],
+        )?;
         record::finish_many(
             &mut [&mut result0, &mut result1, &mut result2],
             edges,
             boxed(nodes::AttentionBackwardBackward0),
         )?;
     }
-    if word & state::DUAL != 0 && any_tangent(&[grad, query, key, value]) {
+    if word & state::DUAL != 0
+        && any_tangent(
+            &std::iter::empty::<&Tensor>()
+                .chain([grad])
+                .chain([query])
+                .chain([key])
+                .chain([value])
+                .chain(mask)
+                .collect::<Vec<_>>(),
+        )
+    {
         return Err(
             ErrorKind::ForwardNotImplemented {
                 op: "_attention_backward".into(),

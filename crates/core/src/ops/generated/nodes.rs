@@ -5597,14 +5597,16 @@ pub(crate) static LinalgPinvBackward0: Formula<(SavedTensor, SavedTensor)> = For
 };
 
 pub(crate) static ScaledDotProductFlashAttentionForCpuBackward0: Formula<
-    (bool, SavedTensor, SavedTensor, f64, SavedTensor),
+    (bool, SavedTensor, SavedTensor, SavedTensor, f64, SavedTensor),
 > = Formula {
     name: "ScaledDotProductFlashAttentionForCpuBackward0",
-    names: &["is_causal", "key", "query", "scale", "value"],
-    apply: |node, (is_causal, key, query, scale, value), grads, needs, gradients| {
+    names: &["is_causal", "key", "mask", "query", "scale", "value"],
+    apply: |node, (is_causal, key, mask, query, scale, value), grads, needs, gradients| {
         let Some(grad) = grads.first().and_then(Option::as_ref) else { return Ok(()) };
         let is_causal = is_causal;
         let key = &key.unpack_some(node)?;
+        let mask = mask.unpack(node)?;
+        let mask = mask.as_ref();
         let query = &query.unpack_some(node)?;
         let scale = scale;
         let value = &value.unpack_some(node)?;
@@ -5614,6 +5616,7 @@ pub(crate) static ScaledDotProductFlashAttentionForCpuBackward0: Formula<
                 query,
                 key,
                 value,
+                mask,
                 scale,
                 is_causal,
             )?;
@@ -5626,6 +5629,9 @@ pub(crate) static ScaledDotProductFlashAttentionForCpuBackward0: Formula<
             if needs.get(2) {
                 put(&mut gradients[2], g2);
             }
+        }
+        if needs.get(3) {
+            put(&mut gradients[3], formulas::not_implemented("_attention: mask")?);
         }
         Ok(())
     },
@@ -5664,6 +5670,12 @@ impl Backward for AttentionBackwardBackward0 {
             put(
                 &mut gradients[3],
                 formulas::not_implemented("_attention_backward: value")?,
+            );
+        }
+        if needs.get(4) {
+            put(
+                &mut gradients[4],
+                formulas::not_implemented("_attention_backward: mask")?,
             );
         }
         Ok(gradients)

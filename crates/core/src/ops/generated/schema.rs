@@ -3644,13 +3644,13 @@ static A269: [SchemaArg; 8] = [
     arg("scale", Type::Float).optional().keyword().or(Constant::None),
     arg("enable_gqa", Type::Bool).keyword().or(Constant::Bool(false)),
 ];
-static A270: [SchemaArg; 5] = [
-    arg("query", Type::Tensor), arg("key", Type::Tensor), arg("value", Type::Tensor), arg("scale", Type::Float),
-    arg("is_causal", Type::Bool),
+static A270: [SchemaArg; 6] = [
+    arg("query", Type::Tensor), arg("key", Type::Tensor), arg("value", Type::Tensor),
+    arg("mask", Type::Tensor).optional(), arg("scale", Type::Float), arg("is_causal", Type::Bool),
 ];
-static A271: [SchemaArg; 6] = [
+static A271: [SchemaArg; 7] = [
     arg("grad", Type::Tensor), arg("query", Type::Tensor), arg("key", Type::Tensor), arg("value", Type::Tensor),
-    arg("scale", Type::Float), arg("is_causal", Type::Bool),
+    arg("mask", Type::Tensor).optional(), arg("scale", Type::Float), arg("is_causal", Type::Bool),
 ];
 static A272: [SchemaArg; 3] = [arg("weight", Type::Tensor), arg("scale", Type::Tensor), arg("bits", Type::Int)];
 static A273: [SchemaArg; 5] = [
@@ -9491,13 +9491,13 @@ pub(crate) static TABLE: [OpInfo; 1402] = [
         run: Run::Typed(boxed::Typed::S207(functions::scaled_dot_product_attention, composite::scaled_dot_product_attention), &[(4, Given::Float(0.)), (5, Given::Bool(false)), (7, Given::Bool(false))]),
         ..PLAIN },
     OpInfo { name: "aten::_attention",
-        schema: Schema { text: "aten::_attention(Tensor query, Tensor key, Tensor value, float scale, bool is_causal) -> Tensor", args: &A270, returns: &[Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::_attention(Tensor query, Tensor key, Tensor value, Tensor? mask, float scale, bool is_causal) -> Tensor", args: &A270, returns: &[Type::Tensor], returns_written: false },
         derivative: Derivative::Formula("ScaledDotProductFlashAttentionForCpuBackward0"), vmap: Rule::Loop,
         decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S208(functions::_attention, below::_attention), &[]),
         ..PLAIN },
     OpInfo { name: "aten::_attention_backward",
-        schema: Schema { text: "aten::_attention_backward(Tensor grad, Tensor query, Tensor key, Tensor value, float scale, bool is_causal) -> (Tensor, Tensor, Tensor)", args: &A271, returns: &[Type::Tensor, Type::Tensor, Type::Tensor], returns_written: false },
+        schema: Schema { text: "aten::_attention_backward(Tensor grad, Tensor query, Tensor key, Tensor value, Tensor? mask, float scale, bool is_causal) -> (Tensor, Tensor, Tensor)", args: &A271, returns: &[Type::Tensor, Type::Tensor, Type::Tensor], returns_written: false },
         derivative: Derivative::Formula("AttentionBackwardBackward0"), vmap: Rule::Loop,
         decomposition: Decomposition::Kept,
         run: Run::Typed(boxed::Typed::S209(functions::_attention_backward, below::_attention_backward), &[]),

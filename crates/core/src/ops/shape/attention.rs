@@ -1,5 +1,6 @@
 //! Attention as one op: `[batch, heads, length, size]` of one float type, nothing empty.
 
+use super::is_expandable_to;
 use crate::layout::Layout;
 use crate::{DType, Error, Result, Spec, Tensor};
 
@@ -11,19 +12,28 @@ fn heads_beside(like: &Tensor, size: usize) -> Result<Spec> {
     Ok(Spec { layout, dtype: like.dtype(), device: like.device() })
 }
 
-fn check(op: &'static str, query: &Tensor, key: &Tensor, value: &Tensor) -> Result<()> {
+fn check(op: &'static str, query: &Tensor, key: &Tensor, value: &Tensor, mask: Option<&Tensor>) -> Result<()> {
     let fit = match (query.shape(), key.shape(), value.shape()) {
-        (&[b, h, _, e], &[kb, kh, s, ke], &[vb, vh, vs, _]) => [kb, kh, ke, vb, vh, vs] == [b, h, e, b, h, s],
+        (&[b, h, l, e], &[kb, kh, s, ke], &[vb, vh, vs, _]) => {
+            [kb, ke, vb, vh, vs] == [b, e, b, kh, s]
+                && kh > 0
+                && h.is_multiple_of(kh)
+                && mask.is_none_or(|m| is_expandable_to(m.shape(), &[b, h, l, s]))
+        }
         _ => false,
     };
+    let known = |m: &Tensor| m.dtype() == DType::Bool || m.dtype() == query.dtype();
     let all = [query, key, value];
     let float = matches!(query.dtype(), DType::F32 | DType::F64) && all.iter().all(|t| t.dtype() == query.dtype());
-    if fit && float && all.iter().all(|t| t.numel() > 0) {
+    if fit && float && mask.is_none_or(known) && all.iter().all(|t| t.numel() > 0) {
         return Ok(());
     }
     let shown = all.map(|t| format!("{} {:?}", t.dtype(), t.shape())).join(", ");
-    let message =
-        format!("expected f32 or f64 [b, h, l, e], [b, h, s, e] and [b, h, s, d], nothing empty, found {shown}");
+    let mask = mask.map_or(String::new(), |m| format!(" and a mask {} {:?}", m.dtype(), m.shape()));
+    let message = format!(
+        "expected f32 or f64 [b, h, l, e], [b, h, s, e] and [b, h, s, d] (or fewer heads of keys and values that divide h), \
+         nothing empty, and a mask of bools or of their type that fits [b, h, l, s], found {shown}{mask}"
+    );
     Err(Error::argument(op, message))
 }
 
@@ -32,10 +42,11 @@ pub(crate) fn attention(
     query: &Tensor,
     key: &Tensor,
     value: &Tensor,
+    mask: Option<&Tensor>,
     _scale: f64,
     _causal: bool,
 ) -> Result<Spec> {
-    check(op, query, key, value)?;
+    check(op, query, key, value, mask)?;
     heads_beside(query, value.shape()[3])
 }
 
@@ -45,8 +56,9 @@ pub(crate) fn attention_backward(
     query: &Tensor,
     key: &Tensor,
     value: &Tensor,
+    mask: Option<&Tensor>,
 ) -> Result<(Spec, Spec, Spec)> {
-    check(op, query, key, value)?;
+    check(op, query, key, value, mask)?;
     let &[b, h, l, _] = query.shape() else { unreachable!("`check` saw four dimensions") };
     let expected = [b, h, l, value.shape()[3]];
     if grad.shape() != expected || grad.dtype() != query.dtype() {

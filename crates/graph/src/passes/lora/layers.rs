@@ -220,7 +220,7 @@ pub(super) fn recognize(graph: &Graph, n: NodeId, weights: &HashMap<NodeId, &str
 }
 
 /// An argument by name, positional or not.
-pub(super) fn argument<'a>(node: &'a Node, op: Op, name: &str) -> Option<&'a Argument> {
+pub(in crate::passes) fn argument<'a>(node: &'a Node, op: Op, name: &str) -> Option<&'a Argument> {
     let position = op.schema().args.iter().position(|a| a.name == name)?;
     node.args().get(position).or_else(|| node.kwargs().iter().find(|(k, _)| **k == *name).map(|(_, v)| v))
 }

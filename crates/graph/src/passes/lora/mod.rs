@@ -17,6 +17,8 @@ mod merge;
 pub use adapter::{AdapterFiles, load_adapter, save_adapter};
 pub use merge::merge_lora;
 
+pub(super) use layers::argument;
+
 use super::Report;
 use crate::error::{Error, Result};
 use crate::ir::*;

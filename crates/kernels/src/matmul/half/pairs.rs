@@ -121,6 +121,24 @@ impl Arithmetic for Pairs {
             }
         }
     }
+
+    /// As `to_bf16`, sixteen at a time: products of small matrices would spend most of their time here.
+    #[inline(always)]
+    unsafe fn round(_: bool, sums: *const f32, n: usize, to: *mut u16) {
+        for c in (0..n).step_by(LANES) {
+            let some = first(n - c);
+            // SAFETY: lanes beyond `n` are neither read nor written; the machine has the instructions, as it has those of the products.
+            unsafe {
+                let v = _mm512_maskz_loadu_ps(some, sums.add(c));
+                let bits = _mm512_castps_si512(v);
+                let even = _mm512_and_si512(_mm512_srli_epi32::<16>(bits), _mm512_set1_epi32(1));
+                let up = _mm512_add_epi32(bits, _mm512_add_epi32(even, _mm512_set1_epi32(0x7fff)));
+                let nan = _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(v, v);
+                let rounded = _mm512_mask_mov_epi32(_mm512_srli_epi32::<16>(up), nan, _mm512_set1_epi32(0x7fc0));
+                _mm256_mask_storeu_epi16(to.add(c).cast(), some, _mm512_cvtepi32_epi16(rounded));
+            }
+        }
+    }
 }
 
 /// Eight rows of N vectors, summed in registers.
