@@ -8,7 +8,7 @@
 //! the reverse of the order in which they were recorded, so the nodes of a stretch run one after another there too, and what a stage
 //! passes on arrives when it does there. All ops of a stage that gradients flow through are reached by the same results:
 //! whichever of them are differentiated, either all of these ops run or none does, and no input is reached that an eager run does not
-//! reach.
+//! reach. A value that only a view without history shows (`Reach::shown`) counts as a result that nobody differentiates.
 
 use crate::backend::{Call, Executable, Interpreted, Value};
 use crate::error::{Error, Result};
@@ -171,8 +171,11 @@ fn passed_through(graph: &GraphModule, part: NodeId) -> Option<NodeId> {
 
 /// Which nodes matter to the caller.
 struct Reach {
-    /// The results whose gradients reach a node, one bit each; none for a node that has no history.
+    /// The results whose gradients reach a node, and the shown values that it leads to, one bit each; none for a node that has no
+    /// history.
     found: HashMap<NodeId, u64>,
+    /// The bits of results.
+    differentiable: u64,
     /// What a view made where nothing is recorded is of. The view has no history, and requires grad if its base does.
     shown: HashSet<NodeId>,
 }
@@ -181,17 +184,20 @@ impl Reach {
     /// None where there are too many results.
     fn of(graph: &GraphModule, visible: &[NodeId]) -> Option<Reach> {
         let g = &graph.graph;
-        if visible.len() > 64 {
+        let is_given = |n: NodeId| is_quiet(graph, n) && g.users(n).any(|part| is_recorded(graph, part));
+        let is_viewed = |&n: &NodeId| is_recorded(graph, n) && g.users(n).any(is_given);
+        let counted: Vec<NodeId> = visible.iter().copied().chain(g.nodes().filter(is_viewed)).collect();
+        if counted.len() >= 64 {
             return None;
         }
         let order: Vec<NodeId> = g.nodes().collect();
-        let bit: HashMap<NodeId, u64> = visible.iter().enumerate().map(|(k, &n)| (n, 1 << k)).collect();
+        let mut bit: HashMap<NodeId, u64> = HashMap::new();
+        counted.iter().enumerate().for_each(|(k, &n)| *bit.entry(n).or_default() |= 1 << k);
         let mut found: HashMap<NodeId, u64> = HashMap::new();
         let mut passed: HashMap<NodeId, u64> = HashMap::new();
         let mut shown: HashSet<NodeId> = HashSet::new();
         for &n in order.iter().rev() {
-            let gives_loose = |u: NodeId| is_quiet(graph, u) && g.users(u).any(|part| is_recorded(graph, part));
-            if is_recorded(graph, n) && g.users(n).any(|u| gives_loose(u) || shown.contains(&u)) {
+            if is_viewed(&n) || (is_recorded(graph, n) && g.users(n).any(|u| shown.contains(&u))) {
                 shown.insert(n);
             }
             let parts = |u: &NodeId| part_of(graph, *u).is_some();
@@ -205,12 +211,17 @@ impl Reach {
                 operand.into_iter().for_each(|of| *passed.entry(of).or_default() |= results);
             }
         }
-        Some(Reach { found, shown })
+        Some(Reach { found, differentiable: (1 << visible.len()) - 1, shown })
+    }
+
+    /// The results whose gradients reach it, and the shown values that it leads to.
+    fn leads_to(&self, n: NodeId) -> u64 {
+        self.found.get(&n).copied().unwrap_or(0)
     }
 
     /// The results whose gradients reach it.
     fn results(&self, n: NodeId) -> u64 {
-        self.found.get(&n).copied().unwrap_or(0)
+        self.leads_to(n) & self.differentiable
     }
 }
 
@@ -314,7 +325,7 @@ fn in_stretches(
             ends |= own == at && cuts.contains(&n);
             continue;
         }
-        let kind = (reach.results(n), apart.contains(&n));
+        let kind = (reach.leads_to(n), apart.contains(&n));
         let is_op = kind.0 != 0 && !is_hook(graph, n);
         // A hook is on the tensor between two stages. What has no part in any gradient goes anywhere.
         if (ends && (is_op || is_hook(graph, n))) || (is_op && common.is_some_and(|c| c != kind)) {
