@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used)] // a test that cannot go on should stop
 
 mod combined;
+mod edges;
 mod functions;
 mod hooks;
 mod node;
@@ -13,7 +14,6 @@ mod plain_rows;
 mod scopes;
 mod sizes;
 mod transforms;
-
 
 #[path = "../common/cases.rs"]
 mod cases;

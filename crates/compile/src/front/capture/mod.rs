@@ -165,6 +165,8 @@ pub(crate) struct Plainly {
     pub(crate) transforms: bool,
     /// At the first checkpoint.
     pub(crate) checkpoints: bool,
+    /// Before it begins.
+    pub(crate) whole: bool,
 }
 
 /// How a function is left whose capture begins anew; this unwinding is silent.
@@ -341,6 +343,30 @@ impl Session {
         }
     }
 
+    /// The function has failed: what it did before that happens, as it does plainly.
+    pub(crate) fn happened(&self) -> Result<()> {
+        if !self.has_left() && self.lock().body() == Body::Function {
+            self.flush_as(Segment::Plain)?;
+        }
+        self.release();
+        Ok(())
+    }
+
+    /// Whether the function has used, or returns, a meta tensor that neither an op of the capture has given nor an earlier one: its
+    /// own, or one that an op has given on another thread.
+    pub(crate) fn sees_foreign<T: TensorTree>(&self, result: &T) -> bool {
+        let mut state = self.lock();
+        let made: Vec<usize> = state.made.iter().map(Tensor::id).collect();
+        let strange = |t: &Tensor| t.is_meta() && !t.is_stand_in() && !t.is_wrapped_number() && !made.contains(&t.id());
+        let mut found = state.trace.captured().iter().any(|(t, _)| strange(t));
+        result.visit(&mut |leaf| {
+            if let Leaf::Tensor(t) | Leaf::Index(t) = leaf {
+                found |= strange(t) && state.trace.is_lost(t);
+            }
+        });
+        found
+    }
+
     /// Whether the rest of the function runs eagerly.
     pub(crate) fn has_left(&self) -> bool {
         self.left.load(Relaxed)
@@ -354,6 +380,7 @@ impl Session {
         self.flush_as(Segment::Plain).map_err(|e| self.fail(e))?;
         self.left.store(true, Relaxed);
         core_capture::end(self.binding.clone());
+        self.release();
         Ok(())
     }
 

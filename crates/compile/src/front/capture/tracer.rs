@@ -55,6 +55,7 @@ impl Interpreter for Session {
         };
         match next.call(op, &outlined) {
             Ok(results) => {
+                self.note_length(op, args);
                 let mut state = self.lock();
                 self.note_memory(&mut state, args, &results);
                 state.trace.record(op, given, &results).map_err(firebrand_core::Error::user)?;
