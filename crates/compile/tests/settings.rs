@@ -56,9 +56,9 @@ const SETTINGS: &[Setting] = &[
     ("grad mode", || drop(set_grad_enabled(false)), || is_grad_enabled().to_string(), || drop(set_grad_enabled(true))),
     (
         "view replay",
-        || drop(set_view_replay(true)),
+        || _ = set_view_replay(true),
         || is_view_replay_enabled().to_string(),
-        || drop(set_view_replay(false)),
+        || _ = set_view_replay(false),
     ),
     (
         "layouts of gradients",
@@ -73,7 +73,7 @@ const SETTINGS: &[Setting] = &[
         || std::mem::forget(set_checkpoint_early_stop(true)),
     ),
     ("stance", || set_stance(Stance::PlainOnRecompile), || format!("{:?}", stance()), || set_stance(Stance::Default)),
-    ("memory", || drop(memory_stats()), String::new, reset_peak_memory),
+    ("memory", || _ = memory_stats(), String::new, reset_peak_memory),
     ("kept memory", empty_cache, String::new, || {}),
 ];
 

@@ -128,6 +128,9 @@ impl Tensor {
     /// Number of elements.
     #[inline]
     pub fn numel(&self) -> usize {
+        if self.flags() & SYMBOLIC != 0 {
+            self.observe_sizes();
+        }
         self.layout().numel()
     }
 

@@ -123,6 +123,7 @@ impl Session {
             state.inputs.push((node, source));
         }
         let effects = std::mem::take(&mut state.effects);
+        state.changed_cells.clear();
         drop(state);
         let slots: Vec<Arc<HookSlot>> = hooks
             .iter()
