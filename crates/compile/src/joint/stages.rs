@@ -2,7 +2,7 @@
 //!
 //! A compiled graph is one node of the caller's graph. A value that the caller can differentiate by, or that has a hook, must
 //! be where the caller's engine passes: so a graph is cut behind every result, and behind every value with a hook that comes
-//! with the call. Each stage is a node of its own, and what crosses a cut is a tensor between two nodes.
+//! with the call or must see the whole gradient at once. Each stage is a node of its own, and what crosses a cut is a tensor between two nodes.
 //!
 //! A stage is a stretch of the program, and no stretch overlaps another. An eager run executes the nodes that gradients reach in
 //! the reverse of the order in which they were recorded, so the nodes of a stretch run one after another there too, and what a stage
@@ -13,6 +13,7 @@
 use crate::backend::{Call, Executable, Interpreted, Value};
 use crate::error::{Error, Result};
 use firebrand_core::autograd::is_grad_enabled;
+use firebrand_core::dispatch::Op;
 use firebrand_graph::ir::{Argument, Function, GraphModule, Hop, Kind, NodeId, Target, Val};
 use firebrand_graph::schema::Schema;
 use std::collections::{HashMap, HashSet};
@@ -66,11 +67,43 @@ fn visible(graph: &GraphModule) -> Vec<NodeId> {
     values
 }
 
+/// Whether a hook gives the same for a gradient as for its parts, one by one. Derivatives of a gradient reach a value inside a node in
+/// parts: those of the gradient itself, and those of results.
+fn is_linear_hook(graph: &GraphModule, hook: NodeId) -> bool {
+    let body = graph.graph[hook].args().get(1).and_then(Argument::node).and_then(|n| graph.graph[n].attr_path());
+    body.and_then(|path| graph.subgraph(path)).is_some_and(|body| is_linear(body))
+}
+
+/// Whether a graph is linear in its first input.
+fn is_linear(body: &GraphModule) -> bool {
+    let g = &body.graph;
+    let mut depends: HashSet<NodeId> = g.placeholders().take(1).collect();
+    for n in g.nodes().filter(|&n| g[n].target().is_some()) {
+        let given: Vec<bool> = g[n].args().iter().filter_map(Argument::node).map(|a| depends.contains(&a)).collect();
+        if !g.input_nodes(n).any(|a| depends.contains(&a)) {
+            continue;
+        }
+        let is = |ops: &[Op]| g[n].target().is_some_and(|t| ops.iter().any(|op| t.is_op(*op)));
+        let linear = match given[..] {
+            [true] => is(&[Op::NEG, Op::MUL_SCALAR, Op::DIV_SCALAR, Op::CLONE, Op::ALIAS]),
+            [true, false] => is(&[Op::MUL_TENSOR, Op::DIV_TENSOR]),
+            [false, true] => is(&[Op::MUL_TENSOR]),
+            [true, true] => is(&[Op::ADD_TENSOR, Op::SUB_TENSOR]),
+            _ => false,
+        };
+        if !linear {
+            return false;
+        }
+        depends.insert(n);
+    }
+    true
+}
+
 /// Behind which values the graph is cut.
 fn cuts(graph: &GraphModule, visible: &[NodeId]) -> HashSet<NodeId> {
     let g = &graph.graph;
     let mut values: HashSet<NodeId> = visible.iter().copied().collect();
-    for n in g.nodes().filter(|&n| is_hook(graph, n) && matches!(g[n].args().get(1), Some(Argument::Int(_)))) {
+    for n in g.nodes().filter(|&n| is_hook(graph, n) && !is_linear_hook(graph, n)) {
         values.insert(hooked(graph, n));
     }
     values.retain(|&n| !g[n].is_placeholder() && is_recorded(graph, n));

@@ -1,12 +1,14 @@
 //! Where a compiled function meets what is around it: failures, state that no graph sees, other threads, lists as long as a size
-//! says.
+//! says.
 
 use crate::{Case, How, check, leaf, leaf_of, ramp, run, ways};
 use firebrand_compile::Shared;
 use firebrand_compile::backward::CompiledBackward;
+use firebrand_compile::hooks::register_pure_hook;
 use firebrand_core::autograd::{
-    BackwardOptions, CheckpointOptions, allow_mutation_on_saved_tensors, checkpoint, increment_version,
-    node_creation_hook, set_detect_anomaly, unsafe_preserve_version_counter, unsafe_set_version_counter,
+    BackwardOptions, CheckpointOptions, GradOptions, RemovableHandle, allow_mutation_on_saved_tensors, checkpoint,
+    grad, increment_version, node_creation_hook, set_detect_anomaly, unsafe_preserve_version_counter,
+    unsafe_set_version_counter,
 };
 use firebrand_core::state::ThreadState;
 use firebrand_core::{DType, Result, Tensor, ops};
@@ -236,6 +238,89 @@ fn creation_and_mutation(how: &How) {
     }
 }
 
+/// The number of elements, at sizes that vary, none and of no dimension.
+fn number_of_elements(how: &How) {
+    let log = how.log.clone();
+    let f = how.compile(move |x: &Tensor| {
+        let y = x * 2.0;
+        let log = log.clone();
+        y.register_hook(move |g: &Tensor| log.see("y", g));
+        y.sin().sum() + x.numel() as f64
+    });
+    let scalars = (0..3).map(|k| Tensor::scalar(f64::from(k)).requires_grad_());
+    for x in [3, 0, 1, 4, 0, 5, 6].into_iter().map(ramp).chain(scalars) {
+        let y = f(&x).unwrap();
+        how.log.see("sum", &y);
+        y.backward();
+        how.log.grad("x", &x);
+    }
+}
+
+/// Cells that hold something at times, a handle among them, and cells that are read behind an effect that changes them.
+fn cells_that_change(how: &How) {
+    let log = how.log.clone();
+    let handles = how.compile(move |(x, cell): &(Tensor, Shared<Option<RemovableHandle>>)| {
+        if let Some(handle) = cell.get() {
+            handle.remove();
+        }
+        let log = log.clone();
+        cell.set(Some(x.register_hook(move |g: &Tensor| log.see("hook", g))));
+        x * 2.0
+    });
+    let at_times = how.compile(|(x, cell): &(Tensor, Shared<Option<Tensor>>)| {
+        let held = cell.get();
+        let y = held.as_ref().map_or_else(|| x.sin(), |t| x * t);
+        cell.set(if held.is_some() { None } else { Some(y.detach()) });
+        y
+    });
+    let changed = how.compile(|(x, cell, list): &(Tensor, Shared<Tensor>, Shared<Vec<Tensor>>)| {
+        let before = cell.get();
+        cell.update(|t| *t = t.detach() * 2.0);
+        list.push(x.detach());
+        x * &cell.get() + before + list.get().len() as f64
+    });
+    let (handle, held) = (Shared::new(None), Shared::new(None));
+    let (cell, list) = (Shared::new(Tensor::new(&[1.0, 2.0, 3.0])), Shared::new(Vec::new()));
+    let x = leaf_of(0);
+    for k in 0..5 {
+        handles(&(x.clone(), handle.clone())).unwrap().sum().backward();
+        how.log.grad("x", &x);
+        how.log.see("at times", &at_times(&(leaf_of(k), held.clone())).unwrap());
+        how.log.push(held.get().is_some().to_string());
+        how.log.see("changed", &changed(&(leaf_of(k), cell.clone(), list.clone())).unwrap());
+        how.log.see("cell", &cell.get());
+        how.log.push(list.get().len().to_string());
+    }
+}
+
+/// Pure hooks on values inside, some not linear, one that holds an argument; derivatives of gradients and of results together.
+fn pure_hooks_and_derivatives(how: &How) {
+    for kind in 0..4 {
+        let f = how.compile(move |(x, w): &(Tensor, Tensor)| -> Result<Tensor> {
+            let y = x * w;
+            let z = y.sin();
+            let held = w.clone();
+            match kind {
+                0 => register_pure_hook(&y, |g: &Tensor| g * g)?,
+                1 => register_pure_hook(&y, |g: &Tensor| g + 3.0)?,
+                2 => register_pure_hook(&z, move |g: &Tensor| g * &held)?,
+                _ => register_pure_hook(x, |g: &Tensor| g.clamp(-1.0, 1.0))?,
+            };
+            Ok(z.exp())
+        });
+        for n in [3, 4, 5, 1] {
+            let (x, w) = (ramp(n), ramp(n));
+            let y = f(&(x.clone(), w.clone())).unwrap();
+            let options = GradOptions { create_graph: true, ..GradOptions::default() };
+            let first = grad(&y.sum(), [x.clone(), w.clone()], &options).unwrap();
+            let sums = first.iter().flatten().map(Tensor::sum);
+            sums.fold(y.sum(), |a, b| a + b).backward();
+            how.log.grad("x", &x);
+            how.log.grad("w", &w);
+        }
+    }
+}
+
 #[test]
 fn edges() {
     const CASES: &[Case] = &[
@@ -249,6 +334,9 @@ fn edges() {
         ("X-150", anomaly_around),
         ("X-151", versions),
         ("X-152", creation_and_mutation),
+        ("X-153", number_of_elements),
+        ("X-154", cells_that_change),
+        ("X-155", pure_hooks_and_derivatives),
     ];
     check(CASES);
 }
