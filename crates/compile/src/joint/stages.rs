@@ -2,7 +2,7 @@
 //!
 //! A compiled graph is one node of the caller's graph. A value that the caller can differentiate by, or that has a hook, must
 //! be where the caller's engine passes: so a graph is cut behind every result, and behind every value with a hook that comes
-//! with the call or must see the whole gradient at once. Each stage is a node of its own, and what crosses a cut is a tensor between two nodes.
+//! with the call. Each stage is a node of its own, and what crosses a cut is a tensor between two nodes.
 //!
 //! A stage is a stretch of the program, and no stretch overlaps another. An eager run executes the nodes that gradients reach in
 //! the reverse of the order in which they were recorded, so the nodes of a stretch run one after another there too, and what a stage
@@ -69,7 +69,7 @@ fn visible(graph: &GraphModule) -> Vec<NodeId> {
 
 /// Whether a hook gives the same for a gradient as for its parts, one by one. Derivatives of a gradient reach a value inside a node in
 /// parts: those of the gradient itself, and those of results.
-fn is_linear_hook(graph: &GraphModule, hook: NodeId) -> bool {
+pub(super) fn is_linear_hook(graph: &GraphModule, hook: NodeId) -> bool {
     let body = graph.graph[hook].args().get(1).and_then(Argument::node).and_then(|n| graph.graph[n].attr_path());
     body.and_then(|path| graph.subgraph(path)).is_some_and(|body| is_linear(body))
 }
@@ -103,7 +103,7 @@ fn is_linear(body: &GraphModule) -> bool {
 fn cuts(graph: &GraphModule, visible: &[NodeId]) -> HashSet<NodeId> {
     let g = &graph.graph;
     let mut values: HashSet<NodeId> = visible.iter().copied().collect();
-    for n in g.nodes().filter(|&n| is_hook(graph, n) && !is_linear_hook(graph, n)) {
+    for n in g.nodes().filter(|&n| is_hook(graph, n) && matches!(g[n].args().get(1), Some(Argument::Int(_)))) {
         values.insert(hooked(graph, n));
     }
     values.retain(|&n| !g[n].is_placeholder() && is_recorded(graph, n));

@@ -467,10 +467,7 @@ impl Session {
 
     /// Reads a cell: its tensors become inputs, its host values guards.
     pub(crate) fn load_cell<T: TensorTree + Send>(&self, address: usize, read: Arc<dyn Fn() -> T + Send + Sync>) -> T {
-        let behind = {
-            let state = self.lock();
-            state.changed_cells.contains(&address) || state.effects.iter().any(|e| matches!(e, Effect::Host(_)))
-        };
+        let behind = self.lock().changed_cells.contains(&address);
         if behind && self.break_here(BreakKind::DataRead, "a cell that an effect changes", None).is_err() {
             return core_capture::suspended(|| read()); // the error is noted
         }

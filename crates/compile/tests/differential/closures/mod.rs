@@ -58,8 +58,6 @@ fn observe(program: &Program, backend: Option<Arc<dyn Backend>>) -> Shown {
         for k in 0..program.sizes.len() {
             let outcome = catch_unwind(AssertUnwindSafe(|| call(program, &world, &f, k, &log)));
             switch_back();
-            log.see("captured", Some(&world.plain));
-            log.see("its gradient", world.leaf.grad().as_ref());
             match outcome {
                 Ok(Ok(())) => log.say(format!("call {k}")),
                 Ok(Err(e)) => log.say(format!("{e}: call {k} failed")),
@@ -68,6 +66,8 @@ fn observe(program: &Program, backend: Option<Arc<dyn Backend>>) -> Shown {
                 }
                 Err(_) => log.say(format!("panic: call {k} failed")),
             }
+            log.see("captured", Some(&world.plain));
+            log.see("its gradient", world.leaf.grad().as_ref());
         }
     });
     std::mem::take(&mut *log.shown.lock().unwrap())

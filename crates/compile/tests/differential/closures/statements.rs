@@ -386,7 +386,9 @@ impl Frame<'_> {
             }
             Look(a) if self.program.outside.is_plain() => {
                 let t = self.value(a);
-                let name = t.grad_fn().map(|n| n.name().to_string());
+                // A compiled function that is called eagerly is a node of its own.
+                let calls = self.program.statements.iter().any(|s| matches!(s, Compiled(_)));
+                let name = t.grad_fn().map(|n| n.name().to_string()).filter(|_| !calls);
                 self.log.say(format!("{k} {name:?} leaf {} version {}", t.is_leaf(), t.version()));
             }
             GradInside(a, b) if self.program.outside.is_plain() => {
