@@ -53,7 +53,7 @@ const SETTINGS: &[Setting] = &[
         || is_fwd_grad_enabled().to_string(),
         || std::mem::forget(set_fwd_grad_enabled(true)),
     ),
-    ("grad mode", || drop(set_grad_enabled(false)), || is_grad_enabled().to_string(), || drop(set_grad_enabled(true))),
+    ("grad mode", || _ = set_grad_enabled(false), || is_grad_enabled().to_string(), || _ = set_grad_enabled(true)),
     (
         "view replay",
         || _ = set_view_replay(true),

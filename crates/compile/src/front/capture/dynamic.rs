@@ -171,8 +171,8 @@ impl Session {
             return;
         }
         let Some(Operand::Tensor(t)) = args.first() else { return };
-        let place = args.iter().skip(1).filter_map(|a| if let Operand::Int(n) = a { Some(*n) } else { None }).last();
-        let dim = place.map_or(0, |d| if d.hint() < 0 { d.hint() + t.ndim() as i64 } else { d.hint() });
+        let dim = if let Some(Operand::Int(dim)) = args.last() { dim.hint() } else { 0 };
+        let dim = if dim < 0 { dim + t.ndim() as i64 } else { dim };
         let size = self.symbolic_size(t, dim as usize);
         let one = SymInt::from(1i64);
         let pieces = |n: SymInt, of: SymInt| (n + of - one) / of;
