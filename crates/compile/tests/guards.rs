@@ -6,7 +6,7 @@ use common::*;
 use firebrand_compile::{Compiled, Dynamic, Error, Number, Options, Shared, compile_with};
 use firebrand_core::autograd::{autocast, inference_mode, no_grad};
 use firebrand_core::module::Module;
-use firebrand_core::{DType, Tensor, dtype, set_num_threads};
+use firebrand_core::{DType, Tensor, set_default_dtype, set_num_threads};
 use std::sync::Arc;
 
 type Counter = Arc<firebrand_compile::backends::Counter>;
@@ -118,7 +118,7 @@ fn settings_of_the_process() {
     let f = compile_with(|(): &()| Tensor::zeros([3], firebrand_core::TensorOptions::default()), with(&c));
     let mut found = Vec::new();
     for dtype in [DType::F32, DType::F64, DType::F32] {
-        dtype::set_default_dtype(dtype);
+        set_default_dtype(dtype);
         let z = f.call(&());
         assert_eq!((z.dtype(), z.to_vec::<f32>()), (dtype, vec![0.0; 3]));
         found.push(c.frames());

@@ -13,7 +13,7 @@
 
 use crate::autograd::{Function, RemovableHandle, SavedHooks, Target};
 use crate::dispatch::{self, Interpreter, LayerGuard};
-use crate::module::Module;
+use crate::module::{Module, ModuleWatch};
 use crate::slot::{Slot, SlotGuard};
 use crate::state::{self, ModeGuard};
 use crate::tree::TensorTree;
@@ -93,6 +93,10 @@ pub trait Tracer: Interpreter {
     /// Something that a graph cannot represent is about to happen: the graph so far runs, and the capture ends ([`end`]), so that the
     /// rest of the function runs eagerly; an error where that is not allowed.
     fn leave(&self, what: &'static str, at: Caller) -> Result<()>;
+    /// A setting is looked at, which nothing else guards: the graph is for what `read` gives now.
+    fn observe(&self, what: &'static str, read: fn() -> i64);
+    /// The training mode of a module is looked at.
+    fn observe_training(&self, module: &ModuleWatch);
     /// Whether the hook of this handle was registered by the function itself.
     fn owns(&self, handle: &RemovableHandle) -> bool;
     /// The id of a handle that [`Tracer::register_hook`] or another method here returned is requested.
@@ -219,6 +223,14 @@ pub fn leave(what: &'static str) -> Result<()> {
         Some(tracer) => tracer.leave(what, Location::caller()),
         None => Ok(()),
     }
+}
+
+/// A setting that a graph does not hold: a function that is being captured is captured for what `read` gives.
+pub(crate) fn observed(what: &'static str, read: fn() -> i64) -> i64 {
+    if let Some(tracer) = tracer() {
+        tracer.observe(what, read);
+    }
+    read()
 }
 
 /// The tensor itself, for what is not about its values: its history, its version, its data. None if `t` is it; a capture

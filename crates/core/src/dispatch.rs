@@ -526,14 +526,20 @@ pub fn call_by_name(name: &str, args: &[Value]) -> Result<Outputs> {
 
 /// Adds a layer above autograd while the guard lives.
 pub fn push_layer(layer: Arc<dyn Interpreter>) -> LayerGuard {
-    state::stacks(|s| s.layers.push(layer));
-    LayerGuard { inner: false, _mode: ModeGuard::new(state::LAYERS, 0) }
+    let below = state::stacks(|s| {
+        s.layers.push(layer);
+        s.layers.len() - 1
+    });
+    LayerGuard { inner: false, below, mode: ModeGuard::new(state::LAYERS, 0) }
 }
 
 /// Adds a layer below autograd while the guard lives.
 pub fn push_inner_layer(layer: Arc<dyn Interpreter>) -> LayerGuard {
-    state::stacks(|s| s.inner.push(layer));
-    LayerGuard { inner: true, _mode: ModeGuard::new(state::INNER, 0) }
+    let below = state::stacks(|s| {
+        s.inner.push(layer);
+        s.inner.len() - 1
+    });
+    LayerGuard { inner: true, below, mode: ModeGuard::new(state::INNER, 0) }
 }
 
 /// Removes its layer when dropped.
@@ -541,12 +547,22 @@ pub fn push_inner_layer(layer: Arc<dyn Interpreter>) -> LayerGuard {
 #[must_use = "the layer lasts while the guard lives"]
 pub struct LayerGuard {
     inner: bool,
-    _mode: ModeGuard,
+    /// How many layers there were before.
+    below: usize,
+    mode: ModeGuard,
 }
 
 impl Drop for LayerGuard {
     fn drop(&mut self) {
-        state::stacks(|s| if self.inner { s.inner.pop() } else { s.layers.pop() });
+        let (ended, left) = state::stacks(|s| {
+            let layers = if self.inner { &mut s.inner } else { &mut s.layers };
+            (layers.pop(), layers.len())
+        });
+        drop(ended);
+        if left > self.below {
+            // One was put below it meanwhile, to stay.
+            self.mode.leave_on(if self.inner { state::INNER } else { state::LAYERS });
+        }
     }
 }
 

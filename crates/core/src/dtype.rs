@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
 static DEFAULT: AtomicU8 = AtomicU8::new(0);
 
-/// The default dtype of float results; f32 unless [`set_default_dtype`] changed it.
+/// The default dtype of float results; f32 unless [`set_default_dtype`](crate::set_default_dtype) changed it.
 pub fn default_dtype() -> DType {
     match DEFAULT.load(Relaxed) {
         1 => DType::F64,
@@ -19,8 +19,8 @@ pub fn default_dtype() -> DType {
     }
 }
 
-/// Changes the default float dtype. Integer dtypes are ignored.
-pub fn set_default_dtype(d: DType) {
+/// Changes the default float dtype; an integer dtype makes it f32 again.
+pub(crate) fn store_default(d: DType) {
     DEFAULT.store(
         match d {
             DType::F64 => 1,

@@ -207,6 +207,8 @@ pub enum ErrorKind {
     InferenceViewInplace { indirect: bool, of: Option<(String, usize)> },
     #[error("{}", view_inplace("is an output of a custom function that returns a view or its input", *.indirect))]
     CustomFnViewInplace { indirect: bool, of: Option<(String, usize)> },
+    #[error("{}", view_inplace("is returned by a compiled function and shows a value that the function keeps", *.indirect))]
+    CompiledViewInplace { indirect: bool, of: Option<(String, usize)> },
     #[error("{}", view_inplace("reinterprets its base as another dtype", *.indirect))]
     OtherDtypeViewInplace { indirect: bool, of: Option<(String, usize)> },
     #[error("detach_ on a view would detach its base as well; use detach() instead")]

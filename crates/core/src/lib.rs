@@ -33,6 +33,7 @@ mod number;
 mod operators;
 pub mod ops;
 mod print;
+mod process;
 pub mod profiler;
 pub mod races;
 pub mod random;
@@ -56,16 +57,15 @@ pub use error::{Class, Error, ErrorKind, JvpRule, Result};
 pub use firebrand_kernels::mapped::{MappedFile, PrivatePages};
 #[doc(hidden)]
 pub use firebrand_kernels::opaque_debug;
-pub use firebrand_kernels::parallel::{HAVE_THREADS, num_threads, set_num_threads};
+pub use firebrand_kernels::parallel::HAVE_THREADS;
 pub use firebrand_kernels::roofline;
-pub use firebrand_kernels::{
-    Complex, DType, Element, MemoryStats, Storage, bf16, empty_cache, f16, memory_stats, reset_peak_memory,
-};
+pub use firebrand_kernels::{Complex, DType, Element, MemoryStats, Storage, bf16, f16};
 pub use indexing::{Ellipsis, Index, IntoIndex, NewAxis};
 pub use indexmap::IndexMap;
 pub use layout::Layout;
 pub use number::Number;
 pub use print::PrintOptions;
+pub use process::{empty_cache, memory_stats, num_threads, reset_peak_memory, set_default_dtype, set_num_threads};
 pub use scalar::Scalar;
 pub use storage::Fork;
 pub use sym::{IntoSizes, SymInt};

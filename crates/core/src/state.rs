@@ -203,6 +203,11 @@ impl ModeGuard {
         set_word((before | on) & !off);
         ModeGuard { mask: on | off, before, _not_send: std::marker::PhantomData }
     }
+
+    /// Its end leaves these bits on.
+    pub(crate) fn leave_on(&mut self, bits: u32) {
+        self.before |= bits;
+    }
 }
 
 impl Drop for ModeGuard {

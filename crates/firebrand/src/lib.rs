@@ -40,7 +40,8 @@ pub use firebrand_core::{
     IntoOptionalDims, IntoOptionalScalar, IntoSizes, Ints, JvpRule, Layout, Literal, MemoryStats, NewAxis, Operand,
     PrintOptions, Result, Scalar, Spec, SymInt, Tensor, TensorOptions, WeakTensor, autograd, backends, bf16,
     collect_warnings, dispatch, dtype, empty_cache, f16, func, functional, indexing, layout, library, memory_stats,
-    module, num_threads, ops, profiler, races, random, reset_peak_memory, roofline, set_num_threads, state, sym,
+    module, num_threads, ops, profiler, races, random, reset_peak_memory, roofline, set_default_dtype, set_num_threads,
+    state, sym,
 };
 
 #[cfg(feature = "compile")]

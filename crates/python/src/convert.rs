@@ -370,7 +370,7 @@ fn get_default_dtype(py: Python<'_>) -> PyResult<Bound<'_, PyDType>> {
 fn set_default_dtype(d: &Bound<'_, PyAny>) -> PyResult<()> {
     match dtype_of(d) {
         Some(d) if d.is_floating_point() => {
-            firebrand::dtype::set_default_dtype(d);
+            firebrand::set_default_dtype(d);
             Ok(())
         }
         _ => Err(PyTypeError::new_err("only floating-point types are supported as the default type")),

@@ -227,6 +227,11 @@ fn text(kind: &ErrorKind) -> Option<String> {
              gradients. This behavior is forbidden. You can fix this by cloning the output of the custom Function.",
             view_head(*indirect, of, "no_grad", false)
         ),
+        CompiledViewInplace { indirect, of } => format!(
+            "{} This view was returned by a compiled function and shows a value that the function keeps. Such views cannot be \
+             modified inplace. You can fix this by cloning the output of the compiled function.",
+            view_head(*indirect, of, "no_grad", false)
+        ),
         NoGradViewInplace { indirect, of } => {
             format!("{} {}", view_head(*indirect, of, "no_grad", true), both_inside("no_grad"))
         }

@@ -3,6 +3,7 @@
 
 use crate::backend::{Backend, Call, ExampleInput, Executable, Value};
 use crate::error::{Error, Result};
+use firebrand_core::autograd::RemovableHandle;
 use firebrand_core::{Device, Tensor};
 use firebrand_graph::Error as GraphError;
 use firebrand_graph::interpret::{self, NodeRunner, run_call, run_module};
@@ -140,8 +141,8 @@ fn slot_number(slot: &Value) -> Result<usize> {
 }
 
 /// Puts the hook of a node on a tensor as an eager run does: one that the call brings along, or a sub-graph.
-pub(crate) fn register_hook(call: &Call, tensor: &Tensor, body: &Value, free: &[Value]) -> Result<()> {
-    match body {
+pub(crate) fn register_hook(call: &Call, tensor: &Tensor, body: &Value, free: &[Value]) -> Result<RemovableHandle> {
+    Ok(match body {
         Value::Graph(body) => {
             let (body, free, call) = (body.clone(), free.to_vec(), call.clone());
             tensor.try_register_hook(move |g: &Tensor| -> firebrand_core::Result<Option<Tensor>> {
@@ -149,14 +150,13 @@ pub(crate) fn register_hook(call: &Call, tensor: &Tensor, body: &Value, free: &[
                 let mut runner = EagerRunner { call: &call, device: None };
                 let result = run_module(&mut runner, &body, &inputs).map_err(Error::from)?;
                 Ok(hook_result(&result).cloned())
-            })?;
+            })?
         }
         slot => {
             let slot = call.hook(slot_number(slot)?)?.clone();
-            tensor.try_register_hook_any(move |g| slot.run(g))?;
+            tensor.try_register_hook_any(move |g| slot.run(g))?
         }
-    }
-    Ok(())
+    })
 }
 
 /// The replacement for the gradient that the body of a traced hook returns; `None` if it leaves it unchanged.

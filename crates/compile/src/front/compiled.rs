@@ -251,6 +251,10 @@ impl<I: TensorTree, O: TensorTree + Send + Sync> Compiled<I, O> {
     /// Runs the function under capture. With `segments` its graphs are known to be several; otherwise a new entry is made.
     fn capture(&self, input: &I, leaves: &Leaves<'_>, ambient: &Ambient, segments: Option<&Entry<O>>) -> Result<O> {
         let compiler = self.inner.compiler.clone();
+        let plainly = *lock(&compiler.plainly);
+        if plainly.whole {
+            return Ok((self.f)(input)?);
+        }
         let plan = match segments {
             Some(_) => Plan::fixed(leaves),
             None => lock(&self.inner.dynamics).plan(leaves, compiler.options.dynamic),
@@ -259,7 +263,6 @@ impl<I: TensorTree, O: TensorTree + Send + Sync> Compiled<I, O> {
         let environment = self.inner.environment.clone();
         let interpret = segments.is_none() || compiler.leaves.load(Relaxed);
         let fullgraph = compiler.options.fullgraph;
-        let plainly = *lock(&compiler.plainly);
         let session = Session::new(plan, fullgraph, binding, compiler.clone(), interpret, plainly, environment);
         let global_hooks = ModuleWatch::global_hook_ids();
         let before = is_grad_enabled();
@@ -274,6 +277,9 @@ impl<I: TensorTree, O: TensorTree + Send + Sync> Compiled<I, O> {
             }
             if let Some(error) = session.lock().error.take() {
                 return Err(error);
+            }
+            if !matches!(outcome, Ok(Ok(_))) {
+                session.happened()?;
             }
             Ok(outcome.unwrap_or_else(|panic| resume_unwind(panic))?)
         };
@@ -297,6 +303,12 @@ impl<I: TensorTree, O: TensorTree + Send + Sync> Compiled<I, O> {
         };
         if !session.lock().breaks.is_empty() {
             return self.end_segments(&session, template, leaves, ambient, segments, after, global_hooks);
+        }
+        if session.sees_foreign(&template) {
+            session.note_break(BreakKind::Plain, "a meta tensor that no op of the function gave", None)?;
+            session.undo();
+            lock(&compiler.plainly).whole = true;
+            return Ok((self.f)(input)?);
         }
         let (tensors, blank) = Blank::split(&template)?;
         drop(template);

@@ -1,6 +1,6 @@
 //! Marks: hints from the caller about the sizes of a tensor before a function is compiled for it.
 
-use firebrand_core::{Tensor, WeakTensor};
+use firebrand_core::{Tensor, WeakTensor, capture};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{LazyLock, Mutex};
@@ -24,6 +24,10 @@ static IN_USE: AtomicBool = AtomicBool::new(false);
 
 #[track_caller]
 fn mark(t: &Tensor, dim: usize, mark: Mark) {
+    if let Err(e) = capture::leave("a mark of a size") {
+        e.raise();
+    }
+    let t = &capture::real(t);
     assert!(dim < t.ndim(), "a tensor of {} dimensions has no dimension {dim} to mark", t.ndim());
     IN_USE.store(true, Relaxed);
     let mut marks = MARKS.lock().unwrap_or_else(|e| e.into_inner());

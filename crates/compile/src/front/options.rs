@@ -2,6 +2,7 @@
 
 use crate::backend::Backend;
 use crate::backends;
+use firebrand_core::capture;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
@@ -79,8 +80,15 @@ pub enum Stance {
 
 static STANCE: AtomicU8 = AtomicU8::new(0);
 
-/// Sets the stance of the process.
+/// Sets the stance of the process. In a captured function it ends the capture.
+///
+/// # Panics
+/// There, if the function must be one graph.
+#[track_caller]
 pub fn set_stance(stance: Stance) {
+    if let Err(e) = capture::leave("set_stance") {
+        e.raise();
+    }
     STANCE.store(stance as u8, Relaxed)
 }
 

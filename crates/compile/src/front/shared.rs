@@ -84,6 +84,9 @@ impl<T: Send + 'static> Shared<T> {
     /// Changes the content at every call.
     pub fn update(&self, f: impl Fn(&mut T) + Send + Sync + 'static) {
         let cell = self.clone();
+        if let Some(session) = capture::session() {
+            session.change_cell(self.address());
+        }
         capture::effect(move || cell.with(|v| f(v)));
     }
 }
@@ -123,6 +126,7 @@ impl<T: TensorTree + Send + Sync> Shared<Vec<T>> {
         match capture::session() {
             Some(session) => {
                 let here = self.clone();
+                session.change_cell(self.address());
                 session.effect_with(value, move |value| here.with(|v| v.push(value)));
             }
             None => self.with(|v| v.push(value)),

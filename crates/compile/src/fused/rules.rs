@@ -163,7 +163,7 @@ fn ints(v: &Boxed) -> Option<Vec<i64>> {
 }
 
 /// Columns times rows: one multiplication for each element, so that writing them is all the work. Gradients of each sample are such
-/// products.
+/// products. The sum of the one term begins at zero, as every sum does: that a product of -0.0 becomes 0.0 is part of it.
 fn outer(call: &OpCall<'_>) -> Option<Loop> {
     let (columns, rows, out) = (call.tensor(0)?, call.tensor(1)?, &call.results[0]);
     if columns.meta.shape().last() != Some(&1) || out.dtype() != columns.meta.dtype() {
@@ -171,8 +171,8 @@ fn outer(call: &OpCall<'_>) -> Option<Loop> {
     }
     let mut d = Draft::like(out)?;
     let (x, y) = (d.load(columns)?, d.load(rows)?);
-    let product = d.op(Op::Mul, &[x, y]);
-    Some(d.finish(1, &[(product, Sink::Elements)]))
+    let sum = d.op(Op::MulAdd, &[x, y, value(0.0)]);
+    Some(d.finish(1, &[(sum, Sink::Elements)]))
 }
 
 fn reduce(call: &OpCall<'_>, how: Fold, mean: bool) -> Option<Loop> {

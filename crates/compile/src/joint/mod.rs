@@ -23,7 +23,9 @@ use crate::backend::same_list;
 use crate::backend::{Backend, Call, ExampleInput, ExampleValue, Executable, Value, calls_host};
 use crate::error::Result;
 use crate::joint::partition::PartitionOptions;
-use firebrand_core::autograd::{AutocastGuard, AutocastOptions, autocast_dtype, is_autocast_enabled, is_grad_enabled};
+use firebrand_core::autograd::{
+    AutocastGuard, AutocastOptions, autocast_dtype, is_anomaly_enabled, is_autocast_enabled, is_grad_enabled,
+};
 use firebrand_core::layout::Dims;
 use firebrand_core::state::ThreadState;
 use firebrand_core::{DType, Layout};
@@ -326,13 +328,19 @@ fn overlaps(plan: &Plan, inputs: &[Value]) -> bool {
 
 impl Executable for AotExecutable {
     fn run(&self, inputs: &[Value], call: &Call) -> Result<Vec<Value>> {
+        let op_by_op = || Interpreted { graph: self.graph.clone() }.run(inputs, call);
         match self.plan(inputs) {
-            Some(plan) if !overlaps(&plan, inputs) => {
-                let off = || AutocastGuard::new(AutocastOptions { enabled: false, ..AutocastOptions::default() });
-                let _cast_already = ambient_autocast().map(|_| off());
-                runtime::run(&plan, inputs, call)
+            Some(plan) if !overlaps(&plan, inputs) && !is_anomaly_enabled() => {
+                let mut has_run = false;
+                let done = {
+                    let off = || AutocastGuard::new(AutocastOptions { enabled: false, ..AutocastOptions::default() });
+                    let _cast_already = ambient_autocast().map(|_| off());
+                    runtime::run(&plan, inputs, call, &mut has_run)
+                };
+                // Op by op, everything before the op that fails happens.
+                done.or_else(|e| if has_run { Err(e) } else { op_by_op() })
             }
-            _ => Interpreted { graph: self.graph.clone() }.run(inputs, call),
+            _ => op_by_op(),
         }
     }
 }

@@ -461,7 +461,14 @@ impl Plan {
             at.is_some_and(|n| schema(&functional.module, n).is_some_and(Schema::is_view))
         };
         let own = |k: &usize| needs[*k] && !written.iter().any(|w| w.output == *k) && !is_view(*k);
-        let kept_results = (0..joint.outputs.len()).filter(own).filter(|k| is_kept[*k]).collect();
+        let kept_results: Vec<usize> = (0..joint.outputs.len()).filter(own).filter(|k| is_kept[*k]).collect();
+        let sees_parts = |n: NodeId| {
+            let elsewhere = deferred.iter().any(|(h, _)| *h == n) || on_inputs.iter().any(|(h, _)| *h == n);
+            is_hook(&functional.module, n) && !elsewhere && !super::stages::is_linear_hook(&functional.module, n)
+        };
+        if recording && !kept_results.is_empty() && functional.module.graph.nodes().any(sees_parts) {
+            return Err(Error::internal("a hook that is not linear is on a value, and derivatives keep a result"));
+        }
         static IDS: AtomicU64 = AtomicU64::new(1);
         let plan = Plan {
             id: IDS.fetch_add(1, Relaxed),

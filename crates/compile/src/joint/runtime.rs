@@ -7,27 +7,28 @@
 use super::plan::{BackwardPlan, Kept, Plan, Source};
 use crate::backend::{Call, Early, Executable, Interpreted, Value, register_hook};
 use crate::error::{Error, Result};
-use firebrand_core::autograd::{Context, Function, is_grad_enabled, no_grad};
-use firebrand_core::random::{Generator, get_rng_state, with_generator};
+use firebrand_core::autograd::{Context, Function, RemovableHandle, is_grad_enabled, no_grad};
+use firebrand_core::random::{Generator, get_rng_state, set_rng_state, with_generator};
 use firebrand_core::{Layout, Spec, Tensor, func, ops};
 use std::sync::Arc;
 
-/// Runs a plan on the inputs of a captured graph.
-pub(crate) fn run(plan: &Arc<Plan>, inputs: &[Value], call: &Call) -> Result<Vec<Value>> {
+/// Runs a plan on the inputs of a captured graph. `has_run` tells whether the forward graph has: before that nothing has happened.
+pub(crate) fn run(plan: &Arc<Plan>, inputs: &[Value], call: &Call, has_run: &mut bool) -> Result<Vec<Value>> {
     let recording = plan.differentiable && is_grad_enabled();
     if !recording && plan.is_direct && inputs.iter().all(is_plain) {
         return no_grad(|| plan.forward.run(inputs, call));
     }
     let tensors = plan.tensors.iter().map(|&k| Ok(inputs[k].tensor()?.clone())).collect::<Result<Vec<_>>>()?;
     // On what the inputs are before the graph writes them.
+    let mut undo = Undo { handles: Vec::new(), generator: plan.is_random.then(get_rng_state) };
     for hook in &plan.input_hooks {
         let free: Vec<Value> = hook.free.iter().map(|&k| inputs[k].clone()).collect();
-        register_hook(call, inputs[hook.on].tensor()?, &hook.body, &free)?;
+        undo.handles.push(register_hook(call, inputs[hook.on].tensor()?, &hook.body, &free)?);
     }
     let outputs = match recording {
         true => {
             let primals = primals_for_later(plan, &tensors)?;
-            let generator = plan.is_random.then(get_rng_state);
+            let generator = undo.generator.clone();
             let node = CompiledFunction { plan: plan.clone(), call: call.clone(), primals, generator };
             // An input that no gradient reaches is not reached by the engine either, unless the node becomes its history.
             let cut = |k: usize| !plan.reached[k] && !plan.written.iter().any(|w| w.tensor == k && w.recorded);
@@ -45,6 +46,9 @@ pub(crate) fn run(plan: &Arc<Plan>, inputs: &[Value], call: &Call) -> Result<Vec
             Ok(outputs)
         })?,
     };
+    *has_run = true;
+    undo.handles.clear();
+    undo.generator = None;
     if recording {
         for w in plan.written.iter().filter(|w| !is_dirty(plan, w.output, &tensors[w.tensor])) {
             let (old, new) = (&tensors[w.tensor], &outputs[w.output]);
@@ -74,6 +78,21 @@ pub(crate) fn run(plan: &Arc<Plan>, inputs: &[Value], call: &Call) -> Result<Vec
             Source::Number(v) => Ok(v.clone()),
         })
         .collect()
+}
+
+/// What a call has done when its graph fails: the graph will run anew, op by op.
+struct Undo {
+    handles: Vec<RemovableHandle>,
+    generator: Option<Generator>,
+}
+
+impl Drop for Undo {
+    fn drop(&mut self) {
+        self.handles.iter().for_each(RemovableHandle::remove);
+        if let Some(generator) = self.generator.take() {
+            set_rng_state(generator);
+        }
+    }
 }
 
 /// Whether it is a tensor that nothing has to be taken off.

@@ -8,11 +8,12 @@
 //! the reverse of the order in which they were recorded, so the nodes of a stretch run one after another there too, and what a stage
 //! passes on arrives when it does there. All ops of a stage that gradients flow through are reached by the same results:
 //! whichever of them are differentiated, either all of these ops run or none does, and no input is reached that an eager run does not
-//! reach.
+//! reach. A value that only a view without history shows (`Reach::shown`) counts as a result that nobody differentiates.
 
 use crate::backend::{Call, Executable, Interpreted, Value};
 use crate::error::{Error, Result};
 use firebrand_core::autograd::is_grad_enabled;
+use firebrand_core::dispatch::Op;
 use firebrand_graph::ir::{Argument, Function, GraphModule, Hop, Kind, NodeId, Target, Val};
 use firebrand_graph::schema::Schema;
 use std::collections::{HashMap, HashSet};
@@ -64,6 +65,38 @@ fn visible(graph: &GraphModule) -> Vec<NodeId> {
     values.sort_by_key(|n| n.index());
     values.dedup();
     values
+}
+
+/// Whether a hook gives the same for a gradient as for its parts, one by one. Derivatives of a gradient reach a value inside a node in
+/// parts: those of the gradient itself, and those of results.
+pub(super) fn is_linear_hook(graph: &GraphModule, hook: NodeId) -> bool {
+    let body = graph.graph[hook].args().get(1).and_then(Argument::node).and_then(|n| graph.graph[n].attr_path());
+    body.and_then(|path| graph.subgraph(path)).is_some_and(|body| is_linear(body))
+}
+
+/// Whether a graph is linear in its first input.
+fn is_linear(body: &GraphModule) -> bool {
+    let g = &body.graph;
+    let mut depends: HashSet<NodeId> = g.placeholders().take(1).collect();
+    for n in g.nodes().filter(|&n| g[n].target().is_some()) {
+        let given: Vec<bool> = g[n].args().iter().filter_map(Argument::node).map(|a| depends.contains(&a)).collect();
+        if !g.input_nodes(n).any(|a| depends.contains(&a)) {
+            continue;
+        }
+        let is = |ops: &[Op]| g[n].target().is_some_and(|t| ops.iter().any(|op| t.is_op(*op)));
+        let linear = match given[..] {
+            [true] => is(&[Op::NEG, Op::MUL_SCALAR, Op::DIV_SCALAR, Op::CLONE, Op::ALIAS]),
+            [true, false] => is(&[Op::MUL_TENSOR, Op::DIV_TENSOR]),
+            [false, true] => is(&[Op::MUL_TENSOR]),
+            [true, true] => is(&[Op::ADD_TENSOR, Op::SUB_TENSOR]),
+            _ => false,
+        };
+        if !linear {
+            return false;
+        }
+        depends.insert(n);
+    }
+    true
 }
 
 /// Behind which values the graph is cut.
@@ -171,8 +204,11 @@ fn passed_through(graph: &GraphModule, part: NodeId) -> Option<NodeId> {
 
 /// Which nodes matter to the caller.
 struct Reach {
-    /// The results whose gradients reach a node, one bit each; none for a node that has no history.
+    /// The results whose gradients reach a node, and the shown values that it leads to, one bit each; none for a node that has no
+    /// history.
     found: HashMap<NodeId, u64>,
+    /// The bits of results.
+    differentiable: u64,
     /// What a view made where nothing is recorded is of. The view has no history, and requires grad if its base does.
     shown: HashSet<NodeId>,
 }
@@ -181,17 +217,20 @@ impl Reach {
     /// None where there are too many results.
     fn of(graph: &GraphModule, visible: &[NodeId]) -> Option<Reach> {
         let g = &graph.graph;
-        if visible.len() > 64 {
+        let is_given = |n: NodeId| is_quiet(graph, n) && g.users(n).any(|part| is_recorded(graph, part));
+        let is_viewed = |&n: &NodeId| is_recorded(graph, n) && g.users(n).any(is_given);
+        let counted: Vec<NodeId> = visible.iter().copied().chain(g.nodes().filter(is_viewed)).collect();
+        if counted.len() >= 64 {
             return None;
         }
         let order: Vec<NodeId> = g.nodes().collect();
-        let bit: HashMap<NodeId, u64> = visible.iter().enumerate().map(|(k, &n)| (n, 1 << k)).collect();
+        let mut bit: HashMap<NodeId, u64> = HashMap::new();
+        counted.iter().enumerate().for_each(|(k, &n)| *bit.entry(n).or_default() |= 1 << k);
         let mut found: HashMap<NodeId, u64> = HashMap::new();
         let mut passed: HashMap<NodeId, u64> = HashMap::new();
         let mut shown: HashSet<NodeId> = HashSet::new();
         for &n in order.iter().rev() {
-            let gives_loose = |u: NodeId| is_quiet(graph, u) && g.users(u).any(|part| is_recorded(graph, part));
-            if is_recorded(graph, n) && g.users(n).any(|u| gives_loose(u) || shown.contains(&u)) {
+            if is_viewed(&n) || (is_recorded(graph, n) && g.users(n).any(|u| shown.contains(&u))) {
                 shown.insert(n);
             }
             let parts = |u: &NodeId| part_of(graph, *u).is_some();
@@ -205,12 +244,17 @@ impl Reach {
                 operand.into_iter().for_each(|of| *passed.entry(of).or_default() |= results);
             }
         }
-        Some(Reach { found, shown })
+        Some(Reach { found, differentiable: (1 << visible.len()) - 1, shown })
+    }
+
+    /// The results whose gradients reach it, and the shown values that it leads to.
+    fn leads_to(&self, n: NodeId) -> u64 {
+        self.found.get(&n).copied().unwrap_or(0)
     }
 
     /// The results whose gradients reach it.
     fn results(&self, n: NodeId) -> u64 {
-        self.found.get(&n).copied().unwrap_or(0)
+        self.leads_to(n) & self.differentiable
     }
 }
 
@@ -314,7 +358,7 @@ fn in_stretches(
             ends |= own == at && cuts.contains(&n);
             continue;
         }
-        let kind = (reach.results(n), apart.contains(&n));
+        let kind = (reach.leads_to(n), apart.contains(&n));
         let is_op = kind.0 != 0 && !is_hook(graph, n);
         // A hook is on the tensor between two stages. What has no part in any gradient goes anywhere.
         if (ends && (is_op || is_hook(graph, n))) || (is_op && common.is_some_and(|c| c != kind)) {

@@ -31,7 +31,7 @@ pub fn set_detect_anomaly(on: bool, check_nan: bool) -> ModeGuard {
 
 /// Whether anomaly mode is on.
 pub fn is_anomaly_enabled() -> bool {
-    state::is(state::ANOMALY)
+    capture::observed("anomaly mode", || i64::from(state::is(state::ANOMALY))) != 0
 }
 
 /// What says where a forward call was made.

@@ -165,7 +165,11 @@ pub fn checkpoint(f: impl Recompute, inputs: &[&Tensor], options: &CheckpointOpt
         return f(&inputs);
     }
     if let Some(tracer) = capture::tracer() {
-        tracer.begin_checkpoint(Location::caller())?;
+        match options.preserve_rng_state {
+            true => tracer.begin_checkpoint(Location::caller())?,
+            // It computes other values when it runs again.
+            false => tracer.leave("a checkpoint that does not keep the random state", Location::caller())?,
+        }
     }
     // What is kept is version-checked: the tensors themselves.
     let inputs: Vec<Tensor> = inputs.iter().map(capture::real).collect();

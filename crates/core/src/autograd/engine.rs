@@ -164,7 +164,7 @@ pub fn will_engine_execute_node(node: &Node) -> Result<bool> {
 /// The nodes the current run executes, in order, with those whose gradients it captures. Needs multithreading to be off.
 pub fn current_graph_task_execution_order() -> Result<Vec<Node>> {
     let task = current().ok_or_else(|| Error::from(ErrorKind::NotInBackward))?;
-    if mode::is_multithreading_enabled() {
+    if mode::uses_threads() {
         return Err(ErrorKind::MultithreadingMustBeOff.into());
     }
     // Nodes whose gradient is captured are among them.

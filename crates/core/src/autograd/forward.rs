@@ -26,7 +26,7 @@ fn enter() -> Result<u32> {
             Ok(())
         }
     })?;
-    if super::mode::is_fwd_grad_enabled() {
+    if super::mode::computes_tangents() {
         state::set_word(state::word() | state::DUAL);
     }
     Ok(0)

@@ -368,7 +368,9 @@ pub(crate) fn run_post_hooks(node: &Node, outgoing: &mut Gradients, incoming: &[
 }
 
 /// Scope in which `hook` sees every node that this thread creates, after edges and saved values are in place.
+#[track_caller]
 pub fn node_creation_hook(hook: impl Fn(&Node) -> Result<()> + Send + Sync + 'static) -> CreationHookGuard {
+    crate::error::expect_ok(crate::capture::leave("node_creation_hook"));
     state::stacks(|s| s.creation_hooks.push(StdArc::new(hook)));
     CreationHookGuard { _mode: ModeGuard::new(state::CREATION, 0) }
 }

@@ -1,5 +1,7 @@
 //! Grad mode and inference mode: thread-local, as guards and as closures, restored on unwind.
 
+use crate::capture;
+use crate::error::expect_ok;
 use crate::slot::{Slot, SlotGuard};
 use crate::state::{self, ModeGuard};
 
@@ -93,9 +95,9 @@ impl InferenceMode {
     pub fn new(on: bool) -> InferenceMode {
         if on != is_inference_mode_enabled() {
             // No node of a graph makes inference tensors while its neighbors make others.
-            crate::error::expect_ok(crate::capture::leave("inference mode"));
+            expect_ok(capture::leave("inference mode"));
         }
-        let dual = if super::forward::is_dual_level_active() && is_fwd_grad_enabled() { state::DUAL } else { 0 };
+        let dual = if super::forward::is_dual_level_active() && computes_tangents() { state::DUAL } else { 0 };
         InferenceMode(if on {
             ModeGuard::new(state::INFERENCE, state::GRAD | state::DUAL)
         } else {
@@ -129,8 +131,8 @@ pub struct ForwardGradScope {
 /// Whether ops compute tangents, while the guard lives. Tensors keep those they have.
 #[track_caller]
 pub fn set_fwd_grad_enabled(on: bool) -> ForwardGradScope {
-    if on != is_fwd_grad_enabled() {
-        crate::error::expect_ok(crate::capture::leave("set_fwd_grad_enabled"));
+    if on != computes_tangents() {
+        expect_ok(capture::leave("set_fwd_grad_enabled"));
     }
     let active = on && super::forward::is_dual_level_active();
     let bit = if active { ModeGuard::new(state::DUAL, 0) } else { ModeGuard::new(0, state::DUAL) };
@@ -139,20 +141,36 @@ pub fn set_fwd_grad_enabled(on: bool) -> ForwardGradScope {
 
 /// Whether ops compute tangents in a dual level.
 pub fn is_fwd_grad_enabled() -> bool {
+    capture::observed("forward mode", || i64::from(computes_tangents())) != 0
+}
+
+/// The same, for the library's own use.
+pub(super) fn computes_tangents() -> bool {
     FORWARD.get()
 }
 
 /// Whether the engine may use several threads while the guard lives.
+#[track_caller]
 pub fn set_multithreading_enabled(on: bool) -> ModeGuard {
+    if on != uses_threads() {
+        expect_ok(capture::leave("set_multithreading_enabled"));
+    }
     if on { ModeGuard::new(0, state::SINGLE_THREAD) } else { ModeGuard::new(state::SINGLE_THREAD, 0) }
 }
 
 /// Whether the engine may use several threads.
 pub fn is_multithreading_enabled() -> bool {
+    capture::observed("multithreading", || i64::from(uses_threads())) != 0
+}
+
+/// The same, for the library's own use.
+pub(super) fn uses_threads() -> bool {
     !state::is(state::SINGLE_THREAD)
 }
 
 /// Whether stored gradients get the layout of their leaf, while the guard lives.
+#[track_caller]
 pub fn enforce_grad_layout_policy(on: bool) -> ModeGuard {
+    expect_ok(capture::leave("enforce_grad_layout_policy"));
     if on { ModeGuard::new(0, state::FREE_GRAD_LAYOUT) } else { ModeGuard::new(state::FREE_GRAD_LAYOUT, 0) }
 }

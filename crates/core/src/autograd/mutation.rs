@@ -95,7 +95,9 @@ fn next_id() -> u64 {
 
 /// While the guard lives, tensors saved for backward may be written in place: the graph keeps their old values. Backward
 /// must run inside the scope. Scopes do not nest.
+#[track_caller]
 pub fn allow_mutation_on_saved_tensors() -> Result<MutationGuard> {
+    crate::capture::leave("allow_mutation_on_saved_tensors")?;
     if SCOPE.get().is_some() {
         return Err(ErrorKind::MutationCtxNested.into());
     }

@@ -1,6 +1,8 @@
 //! Scopes around saved tensors: hooks for all of them, offloading, forbidding hooks; and version counters by hand.
 
 use super::saved::SavedHooks;
+use crate::capture;
+use crate::error::expect_ok;
 use crate::state::{self, ModeGuard};
 use crate::{Device, ErrorKind, Result, Tensor, ops};
 use std::any::Any;
@@ -44,8 +46,8 @@ pub fn push_saved_hooks(hooks: SavedHooks) -> Result<SavedHooksGuard> {
     if let Some(message) = state::stacks(|s| s.saved_hooks_disabled.clone()) {
         return Err(ErrorKind::SavedHooksDisabled { message }.into());
     }
-    if crate::capture::in_transform() {
-        crate::capture::leave("saved-tensor hooks")?;
+    if capture::in_transform() {
+        capture::leave("saved-tensor hooks")?;
     }
     state::stacks(|s| s.saved_hooks.push(Arc::new(hooks)));
     Ok(SavedHooksGuard { _mode: ModeGuard::new(state::SAVED_HOOKS, 0) })
@@ -80,7 +82,9 @@ impl Drop for DisabledGuard {
 }
 
 /// While the guard lives, opening a scope of saved-tensor hooks fails with `message`; returns an error if called inside such a scope.
+#[track_caller]
 pub fn disable_saved_tensors_hooks(message: impl Into<String>) -> Result<DisabledGuard> {
+    capture::leave("disable_saved_tensors_hooks")?;
     let message = message.into();
     if state::stacks(|s| !s.saved_hooks.is_empty()) {
         return Err(ErrorKind::SavedHooksDisabled { message }.into());
@@ -89,22 +93,28 @@ pub fn disable_saved_tensors_hooks(message: impl Into<String>) -> Result<Disable
 }
 
 /// The message with which saved-tensor hooks are disabled, if they are.
+#[track_caller]
 pub fn saved_tensors_hooks_disabled() -> Option<String> {
+    expect_ok(capture::leave("saved_tensors_hooks_disabled"));
     state::stacks(|s| s.saved_hooks_disabled.clone())
 }
 
 /// Bumps the version of each tensor, for code that writes memory by other means. Inference tensors are skipped.
+#[track_caller]
 pub fn increment_version(tensors: &[&Tensor]) {
-    tensors.iter().for_each(|t| t.bump_version())
+    expect_ok(capture::leave("increment_version"));
+    tensors.iter().for_each(|t| capture::real(t).bump_version())
 }
 
 /// Sets the version of each tensor. Gradients may silently use data that was written since it was saved.
+#[track_caller]
 pub fn unsafe_set_version_counter(tensors: &[&Tensor], versions: &[u32]) -> Result<()> {
+    capture::leave("unsafe_set_version_counter")?;
     if tensors.len() != versions.len() {
         let message = format!("expected a version for each of {} tensors, found {}", tensors.len(), versions.len());
         return Err(crate::Error::argument("unsafe_set_version_counter", message));
     }
-    tensors.iter().zip(versions).for_each(|(t, v)| t.set_version_counter(*v));
+    tensors.iter().zip(versions).for_each(|(t, v)| capture::real(t).set_version_counter(*v));
     Ok(())
 }
 
@@ -122,6 +132,9 @@ impl Drop for PreserveVersions {
 }
 
 /// Hides writes to these tensors from version checks while the guard lives. Gradients may silently use new data.
+#[track_caller]
 pub fn unsafe_preserve_version_counter(tensors: &[&Tensor]) -> PreserveVersions {
-    PreserveVersions(tensors.iter().map(|t| ((*t).clone(), t.version_counter())).collect())
+    expect_ok(capture::leave("unsafe_preserve_version_counter"));
+    let tensors = tensors.iter().map(|t| capture::real(t));
+    PreserveVersions(tensors.map(|t| (t.clone(), t.version_counter())).collect())
 }

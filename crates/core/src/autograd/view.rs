@@ -32,6 +32,8 @@ pub(crate) enum CreationKind {
     Custom,
     /// Elements of another dtype over the same bytes, which have no derivative.
     OtherDtype,
+    /// Result of a compiled function, in the memory of a value that only that knows.
+    Compiled,
 }
 
 /// How a view reads the elements of its base: complex numbers are pairs of real ones, and the other way round.
@@ -111,6 +113,7 @@ impl CreationKind {
             3 => CreationKind::Inference,
             4 => CreationKind::Custom,
             5 => CreationKind::OtherDtype,
+            6 => CreationKind::Compiled,
             _ => CreationKind::Default,
         }
     }
@@ -128,6 +131,7 @@ impl CreationKind {
             CreationKind::Inference => ErrorKind::InferenceViewInplace { indirect, of },
             CreationKind::Custom => ErrorKind::CustomFnViewInplace { indirect, of },
             CreationKind::OtherDtype => ErrorKind::OtherDtypeViewInplace { indirect, of },
+            CreationKind::Compiled => ErrorKind::CompiledViewInplace { indirect, of },
         }))
     }
 }

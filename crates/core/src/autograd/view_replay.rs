@@ -5,7 +5,9 @@
 //! - *Not here:* views made while it was off, or by custom functions; those stay strided slices.
 
 use super::mode::EnableGrad;
+use crate::capture;
 use crate::dispatch::{Interpreter, Next, Op, Outputs, Value};
+use crate::error::expect_ok;
 use crate::state::{self, ModeGuard};
 use crate::{Error, Result, Tensor};
 use std::sync::{Arc, LazyLock};
@@ -85,12 +87,20 @@ fn remember(op: Op, args: &[Value], view: &Tensor, result: (usize, Option<usize>
 
 /// Whether views made now remember the op that made them.
 pub fn is_view_replay_enabled() -> bool {
+    capture::observed("view replay", || i64::from(is_on())) != 0
+}
+
+fn is_on() -> bool {
     state::is(state::LAYERS) && state::stacks(|s| s.layers.iter().any(|l| Arc::ptr_eq(l, &WATCHER)))
 }
 
 /// Whether views made from now on, on this thread, remember the op that made them. Returns what held before.
+#[track_caller]
 pub fn set_view_replay(on: bool) -> bool {
-    let before = is_view_replay_enabled();
+    let before = is_on();
+    if on != before {
+        expect_ok(capture::leave("view replay"));
+    }
     if on && !before {
         // At the bottom, where guards of other layers do not find it when they end.
         state::stacks(|s| s.layers.insert(0, WATCHER.clone()));

@@ -62,6 +62,6 @@ fn grouped_mm() -> Result<Op> {
                 (a, b) => a.or(b),
             }])
         })
-        .register()?;
+        .registered()?;
     Ok(op.op())
 }

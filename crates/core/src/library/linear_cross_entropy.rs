@@ -152,7 +152,7 @@ fn scalar() -> Result<Op> {
             Ok(results)
         })
         .backward(|call, grads| backward(call, grads, true))
-        .register()?;
+        .registered()?;
     Ok(op.op())
 }
 
@@ -172,6 +172,6 @@ fn per_sample() -> Result<Op> {
             Ok(vec![it.run()?])
         })
         .backward(|call, grads| backward(call, grads, false))
-        .register()?;
+        .registered()?;
     Ok(op.op())
 }

@@ -143,7 +143,14 @@ impl Definition {
     }
 
     /// Registers the op. An error if the schema is invalid, if there is no kernel, or if the name is taken.
+    #[track_caller]
     pub fn register(self) -> Result<CustomOp> {
+        crate::capture::leave("register")?;
+        self.registered()
+    }
+
+    /// The same for an op of the library's own, wherever it is first used.
+    pub(crate) fn registered(self) -> Result<CustomOp> {
         registry::register(self).map(CustomOp)
     }
 }

@@ -326,7 +326,7 @@ fn pool(pool: &'static Pool) -> Result<()> {
     let gradient = define(format!("{}{arguments}, Tensor grad) -> Tensor", pool.backward))
         .shape(|a| Ok(vec![a.tensor(0, "input")?.spec().clone()]))
         .kernel(move |a| backward(pool, a))
-        .register()?;
+        .registered()?;
     define(pool.schema)
         .shape(move |a| {
             let (s, input) = (Sizes::of(pool, a)?, a.tensor(0, "input")?);
@@ -341,7 +341,7 @@ fn pool(pool: &'static Pool) -> Result<()> {
             args.push(g.into());
             Ok(vec![Some(gradient.call1(&args)?), None])
         })
-        .register()
+        .registered()
         .map(drop)
 }
 
@@ -381,7 +381,7 @@ fn nms() -> Result<()> {
             let count = kept.len();
             Ok(vec![Tensor::try_from_vec(kept.into_iter().map(|k| k as i64).collect(), [count])?])
         })
-        .register()
+        .registered()
         .map(drop)
 }
 
@@ -510,6 +510,6 @@ fn deform_conv2d() -> Result<()> {
             let options = GradOptions { grad_outputs: vec![Some(g.clone())], allow_unused: Some(true), create_graph, ..Default::default() };
             grad(&out, &inputs[..], &options)
         })
-        .register()
+        .registered()
         .map(drop)
 }

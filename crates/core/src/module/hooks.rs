@@ -7,7 +7,8 @@ use super::erased::Erased;
 use super::{IncompatibleKeys, Module, StateDict, TensorTree};
 use crate::autograd::RemovableHandle;
 use crate::autograd::hook_table::HookTable;
-use crate::{Error, ErrorKind, Result, Tensor};
+use crate::error::expect_ok;
+use crate::{Error, ErrorKind, Result, Tensor, capture};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, LazyLock, OnceLock};
 
@@ -121,6 +122,9 @@ impl ModuleCore {
     /// Whether this module is in training mode.
     #[inline]
     pub fn is_training(&self) -> bool {
+        if let Some(tracer) = capture::tracer() {
+            tracer.observe_training(&self.watch());
+        }
         !self.state.evaluating.load(Relaxed)
     }
 
@@ -130,7 +134,9 @@ impl ModuleCore {
     }
 
     /// Sets the training mode of this module only; [`Module::set_training`] includes its submodules.
+    #[track_caller]
     pub fn set_training(&self, on: bool) {
+        expect_ok(capture::leave("set_training"));
         self.state.evaluating.store(!on, Relaxed)
     }
 

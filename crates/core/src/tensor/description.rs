@@ -34,6 +34,11 @@ impl Tensor {
         crate::capture::stands_for(self)
     }
 
+    /// Whether it stands, or stood, for a tensor of a captured function.
+    pub fn is_stand_in(&self) -> bool {
+        self.flags() & STAND_IN != 0
+    }
+
     /// From now on, methods ask in every `StandInScope` whether this tensor stands for another.
     pub fn mark_stand_in(&self) {
         self.set_flag(STAND_IN)
@@ -123,6 +128,9 @@ impl Tensor {
     /// Number of elements.
     #[inline]
     pub fn numel(&self) -> usize {
+        if self.flags() & SYMBOLIC != 0 {
+            self.observe_sizes();
+        }
         self.layout().numel()
     }
 

@@ -3,7 +3,7 @@
 use super::algorithm::{Algorithm, Batch, Implementation};
 use super::{GroupDict, Optimizer, StateDict};
 use firebrand_core::autograd::no_grad;
-use firebrand_core::{DType, Error, Result, Tensor, TensorMap, ops};
+use firebrand_core::{DType, Error, Result, Tensor, TensorMap, capture, ops};
 use indexmap::IndexMap;
 
 /// State of one parameter, created at its first step.
@@ -143,6 +143,8 @@ fn refused<A: Algorithm>(message: String) -> Error {
 
 impl<A: Algorithm> Optimizer for Grouped<A> {
     fn step(&mut self) -> Result<()> {
+        // Counts and averages are state of the optimizer, which no graph sees.
+        capture::leave("an optimizer's step")?;
         no_grad(|| self.groups.iter_mut().try_for_each(Group::step))
     }
 

@@ -8,7 +8,7 @@ use super::line_search::{Point, strong_wolfe};
 use super::state_dict::{SettingValue, load};
 use super::{GroupDict, Optimizer, Setting, Settings, StateDict};
 use firebrand_core::autograd::{enable_grad, no_grad};
-use firebrand_core::{DType, Error, Result, Tensor, ops};
+use firebrand_core::{DType, Error, Result, Tensor, capture, ops};
 use indexmap::IndexMap;
 use std::collections::VecDeque;
 
@@ -235,6 +235,8 @@ impl Optimizer for LBFGS {
     }
 
     fn step_with(&mut self, closure: &mut dyn FnMut() -> Result<Tensor>) -> Result<Tensor> {
+        // Counts and averages are state of the optimizer, which no graph sees.
+        capture::leave("an optimizer's step")?;
         no_grad(|| self.run(closure))
     }
 

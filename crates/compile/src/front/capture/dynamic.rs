@@ -14,6 +14,7 @@ use crate::front::leaves::Leaves;
 use crate::front::marks::{self, Mark};
 use crate::front::options::Dynamic;
 use crate::front::source::Source;
+use firebrand_core::dispatch::{Op, Value as Operand};
 use firebrand_core::sym::{SymNode, SymRecord, SymRelation};
 use firebrand_core::{Device, Spec, SymInt, Tensor};
 use firebrand_graph::dynamic::{self, Point, SizeExpr, Sizes};
@@ -160,6 +161,28 @@ impl Session {
             state.inputs.push((node, Source::Symbol(symbol)));
         }
         SymInt::symbol(symbol, hint)
+    }
+
+    /// An op that gives a list has given one of some length: the function holds as many tensors, so the graph is for that many.
+    pub(super) fn note_length(&self, op: Op, args: &[Operand]) {
+        if !self.plan.varies()
+            || !matches!(op, Op::UNBIND_INT | Op::SPLIT_TENSOR | Op::UNSAFE_SPLIT_TENSOR | Op::CHUNK | Op::UNSAFE_CHUNK)
+        {
+            return;
+        }
+        let Some(Operand::Tensor(t)) = args.first() else { return };
+        let dim = if let Some(Operand::Int(dim)) = args.last() { dim.hint() } else { 0 };
+        let dim = if dim < 0 { dim + t.ndim() as i64 } else { dim };
+        let size = self.symbolic_size(t, dim as usize);
+        let one = SymInt::from(1i64);
+        let pieces = |n: SymInt, of: SymInt| (n + of - one) / of;
+        let length = match (op, args.get(1)) {
+            (Op::UNBIND_INT, _) => size,
+            (Op::SPLIT_TENSOR | Op::UNSAFE_SPLIT_TENSOR, Some(Operand::Int(of))) if of.hint() > 0 => pieces(size, *of),
+            (_, Some(Operand::Int(count))) if count.hint() > 0 && size.hint() > 0 => pieces(size, pieces(size, *count)),
+            _ => size,
+        };
+        length.int(); // the fact is what counts
     }
 
     pub(super) fn symbolic_size(&self, t: &Tensor, dim: usize) -> SymInt {

@@ -105,6 +105,7 @@ impl Session {
             effects.push(Effect::RetainGrad { target: places.slot(&t)? });
         }
         drop(results);
+        places.mark_kept();
         let runs_closures = !effects.is_empty() || !state.hooks.is_empty() || !state.functions.is_empty();
         let held = if runs_closures { places.held() } else { Vec::new() };
 

@@ -38,7 +38,7 @@ use firebrand_core::{Result, Scalar, Tensor, WeakTensor, func};
 use firebrand_graph::ir::{NodeId, Val};
 use firebrand_graph::trace::{Free, Trace, TraceStack, outline_like};
 use std::any::Any;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -133,6 +133,8 @@ pub(crate) struct State {
     pub(crate) effects: Vec<Effect>,
     /// Cells that were read or written: what they hold now.
     cells: HashMap<usize, Box<dyn Any + Send>>,
+    /// Cells that recorded effects change otherwise than by storing a value.
+    changed_cells: HashSet<usize>,
     pub(crate) tensor_cells: Vec<(Arc<dyn TensorCell>, Tensor)>,
     pub(crate) environment: Vec<EnvironmentGuard>,
     pub(crate) modules: Vec<ModuleGuard>,
@@ -165,6 +167,8 @@ pub(crate) struct Plainly {
     pub(crate) transforms: bool,
     /// At the first checkpoint.
     pub(crate) checkpoints: bool,
+    /// Before it begins.
+    pub(crate) whole: bool,
 }
 
 /// How a function is left whose capture begins anew; this unwinding is silent.
@@ -236,6 +240,7 @@ impl Session {
             functions: Vec::new(),
             effects: Vec::new(),
             cells: HashMap::new(),
+            changed_cells: HashSet::new(),
             tensor_cells: Vec::new(),
             environment: Vec::new(),
             modules: Vec::new(),
@@ -341,6 +346,30 @@ impl Session {
         }
     }
 
+    /// The function has failed: what it did before that happens, as it does plainly.
+    pub(crate) fn happened(&self) -> Result<()> {
+        if !self.has_left() && self.lock().body() == Body::Function {
+            self.flush_as(Segment::Plain)?;
+        }
+        self.release();
+        Ok(())
+    }
+
+    /// Whether the function has used, or returns, a meta tensor that neither an op of the capture has given nor an earlier one: its
+    /// own, or one that an op has given on another thread.
+    pub(crate) fn sees_foreign<T: TensorTree>(&self, result: &T) -> bool {
+        let mut state = self.lock();
+        let made: Vec<usize> = state.made.iter().map(Tensor::id).collect();
+        let strange = |t: &Tensor| t.is_meta() && !t.is_stand_in() && !t.is_wrapped_number() && !made.contains(&t.id());
+        let mut found = state.trace.captured().iter().any(|(t, _)| strange(t));
+        result.visit(&mut |leaf| {
+            if let Leaf::Tensor(t) | Leaf::Index(t) = leaf {
+                found |= strange(t) && state.trace.is_lost(t);
+            }
+        });
+        found
+    }
+
     /// Whether the rest of the function runs eagerly.
     pub(crate) fn has_left(&self) -> bool {
         self.left.load(Relaxed)
@@ -354,6 +383,7 @@ impl Session {
         self.flush_as(Segment::Plain).map_err(|e| self.fail(e))?;
         self.left.store(true, Relaxed);
         core_capture::end(self.binding.clone());
+        self.release();
         Ok(())
     }
 
@@ -437,11 +467,19 @@ impl Session {
 
     /// Reads a cell: its tensors become inputs, its host values guards.
     pub(crate) fn load_cell<T: TensorTree + Send>(&self, address: usize, read: Arc<dyn Fn() -> T + Send + Sync>) -> T {
+        let behind = self.lock().changed_cells.contains(&address);
+        if behind && self.break_here(BreakKind::DataRead, "a cell that an effect changes", None).is_err() {
+            return core_capture::suspended(|| read()); // the error is noted
+        }
         let mut state = self.lock();
         if let Some(held) = state.cells.get(&address).and_then(|c| c.downcast_ref::<T>()) {
             return held.clone();
         }
         let value = core_capture::suspended(|| read());
+        let again = read.clone();
+        let guard = Arc::new(move || Host::Int(structure(&again())));
+        let what = "what a cell holds".to_string();
+        state.environment.push(EnvironmentGuard { what, read: guard, expected: Host::Int(structure(&value)) });
         let (mut hosts, mut number) = (0, 0);
         value.visit(&mut |leaf| {
             if let Leaf::Host(expected) = leaf {
@@ -466,6 +504,13 @@ impl Session {
         result
     }
 
+    /// An effect that is about to be recorded changes a cell.
+    pub(crate) fn change_cell(&self, address: usize) {
+        let mut state = self.lock();
+        state.changed_cells.insert(address);
+        state.cells.remove(&address);
+    }
+
     /// Writes a cell, at every call.
     pub(crate) fn store_cell<T: TensorTree + Send + Sync>(
         &self,
@@ -477,7 +522,11 @@ impl Session {
             return; // the error is noted
         }
         let copy = value.clone();
-        self.lock().cells.insert(address, Box::new(copy));
+        {
+            let mut state = self.lock();
+            state.changed_cells.remove(&address);
+            state.cells.insert(address, Box::new(copy));
+        }
         self.effect_with(value, store);
     }
 
@@ -500,6 +549,24 @@ impl Session {
         self.lock().handles.push(proxy);
         handle
     }
+}
+
+/// Which kinds of leaves a tree has, as a number: what is absent in one and there in another differs.
+fn structure<T: TensorTree>(tree: &T) -> i64 {
+    let mut found = 0i64;
+    tree.visit(&mut |leaf| {
+        let kind = match leaf {
+            Leaf::Tensor(_) | Leaf::Index(_) => 1,
+            Leaf::Number(_) => 2,
+            Leaf::Size(_) => 3,
+            Leaf::Host(_) => 4,
+            Leaf::Handle(_) => 5,
+            Leaf::Shared(_) => 6,
+            _ => 7,
+        };
+        found = found.wrapping_mul(31).wrapping_add(kind);
+    });
+    found
 }
 
 /// The host value at one place of a tree.

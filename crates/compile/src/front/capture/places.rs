@@ -41,6 +41,15 @@ pub(super) struct Places {
     guarded: Vec<(Source, TensorGuard)>,
 }
 
+/// What stood for a tensor of a call that is over stands for nothing.
+pub(super) fn refuse_kept(t: &Tensor) -> Result<()> {
+    if !(t.is_meta() && t.is_stand_in()) {
+        return Ok(());
+    }
+    let text = "a tensor of an earlier call was kept where a capture cannot see it (in a Mutex or a struct, say), and is used here: keep it in a Shared cell, or return it and pass it in";
+    Err(firebrand_core::Error::argument("a compiled function", text).into())
+}
+
 impl Places {
     /// Takes all tensors out of a session.
     pub(super) fn new(state: &mut State) -> Result<Places> {
@@ -71,6 +80,7 @@ impl Places {
             places.sources.insert(stand_in.id(), source);
         }
         for (t, node) in captured {
+            refuse_kept(&t)?;
             places.add_free(&t, Some(node), made.contains_key(&t.id()))?;
         }
         for t in made.values() {
@@ -145,7 +155,16 @@ impl Places {
 
     /// Where a tensor comes from.
     pub(super) fn slot(&mut self, t: &Tensor) -> Result<Slot> {
-        self.find(t).ok_or_else(|| Error::internal("untracked tensor in a captured function"))
+        if let Some(slot) = self.find(t) {
+            return Ok(slot);
+        }
+        refuse_kept(t)?;
+        Err(Error::internal("untracked tensor in a captured function"))
+    }
+
+    /// What is still alive will stand for tensors of later calls, in closures, or for nothing.
+    pub(super) fn mark_kept(&self) {
+        self.known.iter().filter_map(WeakTensor::upgrade).filter(Tensor::is_meta).for_each(|t| t.mark_stand_in());
     }
 
     /// What is still alive: closures hold it.

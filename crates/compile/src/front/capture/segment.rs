@@ -3,6 +3,7 @@
 use super::Session;
 use super::effect::bound_hook;
 use super::finish::with_regions;
+use super::places::refuse_kept;
 use crate::backend::HookSlot;
 use crate::backend::Interpreted;
 use crate::backend::{Call, ExampleInput, ExampleValue, Executable, Value};
@@ -106,11 +107,9 @@ impl Session {
                 (None, Some(source)) => self.number_now(&state, source),
                 (None, None) => {
                     let t = captured.iter().find(|(_, node)| node == n).map(|(t, _)| t);
-                    let real = t.and_then(|t| match t.is_meta() {
-                        false => Some(t.clone()),
-                        true => state.reals.get(&t.id()).map(|(_, real)| real.clone()),
-                    });
-                    real.map(Value::Tensor)
+                    let known = |t: &Tensor| state.reals.get(&t.id()).map(|(_, real)| real.clone());
+                    let real = t.map(|t| known(t).map_or_else(|| refuse_kept(t).map(|()| t.clone()), Ok));
+                    real.transpose()?.map(Value::Tensor)
                 }
             };
             let name = || graph.graph[*n].name().to_string();
@@ -124,6 +123,7 @@ impl Session {
             state.inputs.push((node, source));
         }
         let effects = std::mem::take(&mut state.effects);
+        state.changed_cells.clear();
         drop(state);
         let slots: Vec<Arc<HookSlot>> = hooks
             .iter()

@@ -3,12 +3,13 @@
 use super::effect::Effect;
 use super::{Body, HookNode, Session};
 use crate::breaks::BreakKind;
-use crate::front::guard::ModuleGuard;
+use crate::front::guard::{EnvironmentGuard, ModuleGuard};
 use crate::front::source::Source;
 use firebrand_core::autograd::{Function, Removable, RemovableHandle, call_with_autocast, is_autocast_enabled};
 use firebrand_core::capture::{self as core_capture, Caller, PostAccumulateFn, Read, TensorCell, TensorHookFn, Tracer};
 use firebrand_core::dispatch::{self, Cond, Interpreter, Next, Op, Outputs, Value};
-use firebrand_core::module::Module;
+use firebrand_core::module::{Module, ModuleWatch};
+use firebrand_core::tree::Host;
 use firebrand_core::{DType, ErrorKind, Number, Result, SymInt, Tensor, func};
 use firebrand_graph::ir::{Argument, Function as GraphFunction, NodeId, TensorMeta, Val};
 use firebrand_graph::record_cond;
@@ -54,6 +55,7 @@ impl Interpreter for Session {
         };
         match next.call(op, &outlined) {
             Ok(results) => {
+                self.note_length(op, args);
                 let mut state = self.lock();
                 self.note_memory(&mut state, args, &results);
                 state.trace.record(op, given, &results).map_err(firebrand_core::Error::user)?;
@@ -423,6 +425,20 @@ impl Tracer for Session {
     fn observe_strides(&self, _: &Tensor) {
         if self.lock().body() == Body::PureHook {
             let _ = self.note_break(BreakKind::ImpureHook, "a look at the memory order of a gradient", None);
+        }
+    }
+
+    fn observe(&self, what: &'static str, read: fn() -> i64) {
+        let read = Arc::new(move || Host::Int(read()));
+        let guard = EnvironmentGuard { what: what.to_string(), expected: read(), read };
+        self.lock().environment.push(guard);
+    }
+
+    fn observe_training(&self, module: &ModuleWatch) {
+        let mut state = self.lock();
+        if !state.modules.iter().any(|m| m.watch.is_same(module)) {
+            let (watch, training) = (module.clone(), module.is_training());
+            state.modules.push(ModuleGuard { name: "a module", hooks: watch.hook_ids(), watch, training });
         }
     }
 

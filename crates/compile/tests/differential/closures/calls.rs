@@ -2,7 +2,7 @@
 
 use super::Log;
 use super::program::{Alias, Outside, Program};
-use super::statements::Arguments;
+use super::statements::{Arguments, World};
 use firebrand_compile::Shared;
 use firebrand_core::autograd::{BackwardOptions, GradOptions, grad, no_grad};
 use firebrand_core::{Number, Result, Tensor, func};
@@ -23,7 +23,13 @@ fn total(program: &Program, results: &[Tensor]) -> Option<Tensor> {
 pub(super) const SECOND_PASS: &str = "the second pass";
 
 /// The `k`-th call.
-pub(super) fn call(program: &Program, f: Callable<'_>, k: usize, log: &Log) -> std::result::Result<(), String> {
+pub(super) fn call(
+    program: &Program,
+    world: &World,
+    f: Callable<'_>,
+    k: usize,
+    log: &Log,
+) -> std::result::Result<(), String> {
     let n = program.sizes[k];
     let (a, b, w) = (numbers(n, 0.3 + k as f64), numbers(n, 1.7 + k as f64), numbers(n, 2.9));
     let (cell, number) = (Shared::new(numbers(n, 0.1)), Number::from(1.5 + k as f64 * 0.5));
@@ -41,8 +47,8 @@ pub(super) fn call(program: &Program, f: Callable<'_>, k: usize, log: &Log) -> s
         let given = leaves[1].try_register_hook(move |g: &Tensor| see.see("0 given", Some(g))).map_err(text)?;
         let arguments = (x, y, w, cell, number, given);
         return match program.outside == Outside::Quiet && k % 2 == 1 {
-            true => no_grad(|| engine(program, f, &leaves, &arguments, log)),
-            false => engine(program, f, &leaves, &arguments, log),
+            true => no_grad(|| engine(program, world, f, &leaves, &arguments, log)),
+            false => engine(program, world, f, &leaves, &arguments, log),
         };
     }
     let given = numbers(n, 0.0).requires_grad_().register_hook(|_: &Tensor| {});
@@ -93,6 +99,7 @@ fn reaches_a_leaf(t: &Tensor, leaves: &[Tensor]) -> bool {
 /// A call whose results the engine differentiates.
 fn engine(
     program: &Program,
+    world: &World,
     f: Callable<'_>,
     leaves: &[Tensor; 2],
     arguments: &Arguments,
@@ -104,7 +111,7 @@ fn engine(
         log.see("value", Some(t));
     }
     let made = std::mem::take(&mut *log.leaves.lock().unwrap());
-    let all: Vec<Tensor> = leaves.iter().chain(&made).cloned().collect();
+    let all: Vec<Tensor> = leaves.iter().chain([&world.leaf]).chain(&made).cloned().collect();
     let Some(total) = total(program, &results).filter(|t| reaches_a_leaf(t, &all)) else { return Ok(()) };
     let unused = GradOptions { allow_unused: Some(true), ..GradOptions::default() };
     let create = GradOptions { create_graph: true, ..unused.clone() };

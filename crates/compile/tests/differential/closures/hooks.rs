@@ -1,5 +1,6 @@
 //! The hooks that random closures register.
 
+use super::OWN_ERROR;
 use super::program::{Outside, Statement, Statement::*};
 use super::statements::Frame;
 use firebrand_compile::hooks::register_pure_hook;
@@ -89,6 +90,13 @@ impl Frame<'_> {
                     Ok(())
                 })?
             }
+            HookOnCaptured(a) if self.program.outside.is_plain() => {
+                let (held, see) = (self.value(a).detach(), self.logged(k, "on what is captured"));
+                self.world.leaf.try_register_hook(move |g: &Tensor| {
+                    see(Some(g));
+                    see(Some(&held));
+                })?
+            }
             RemoveGiven => {
                 self.given.remove();
                 return Ok(());
@@ -103,7 +111,7 @@ impl Frame<'_> {
             FailingHook(a) if wanted(a) => {
                 let n = v(a).size(0).int();
                 v(a).try_register_hook(move |_: &Tensor| match n {
-                    5 => Err(Error::argument("hook", "no more of this")),
+                    5 => Err(Error::argument("hook", OWN_ERROR)),
                     _ => Ok(()),
                 })?
             }

@@ -83,6 +83,9 @@ fn of_late() -> Vec<(&'static str, Program)> {
     let written_twice = [Unary(2, 1), HookWithArgument(3, 2), Write(2, 2), Spread(3), Write(2, 2)];
     let freed = [Binary(1, 0, 0), Binary(0, 1, 1), NodePreHook(0), HookWithSizes(4, 3)];
     let hooked_and_loose = [Unary(3, 0), FailingHook(3), LooseView(3), Binary(3, 1, 1)];
+    let beside_a_view = [Dropout(1), Binary(0, 2, 0), Unary(3, 3), Hook(3), Unary(0, 0), Binary(1, 3, 4), LooseView(4)];
+    let behind_a_view = [Dropout(1), Unary(1, 3), Nested(0, 0, 3), Binary(2, 2, 0), LooseView(5), Binary(3, 5, 7)];
+    let lost_with_its_node = [GradInside(1, 0), Unary(0, 0), NodeHook(1), Unary(1, 1), Nested(0, 4, 2)];
     let first_of_two = |p| Program { chosen: vec![false, true], ..p };
     vec![
         ("X-102", program(&[LooseView(0), SavedScaled(3, 0)], [true, true], &[2, 4], Outside::Backward)),
@@ -110,6 +113,9 @@ fn of_late() -> Vec<(&'static str, Program)> {
             ),
         ),
         ("X-111", program(&[Spread(0), LooseView(3), Unary(0, 3)], [true, false], &[4, 5], Outside::Second)),
+        ("X-110", program(&lost_with_its_node, [true, true], &[4], Outside::Backward)),
+        ("X-142", program(&beside_a_view, [false, false], &[5, 8], Outside::Backward)),
+        ("X-142", program(&behind_a_view, [true, false], &[2, 3, 6], Outside::Backward)),
         ("X-108", program(&[LooseView(0), Jacrev(2, 3), SavedScaled(4, 2)], [false, false], &[5], Outside::Backward)),
     ]
 }

@@ -18,7 +18,7 @@ use firebrand_compile::{Backend, Options, backend, compile_with};
 use firebrand_core::Tensor;
 use firebrand_core::random::{Generator, with_generator};
 use program::{Alias, Program, Statement, program};
-use statements::{Arguments, run};
+use statements::{Arguments, World, run, switch_back};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
 
@@ -46,7 +46,9 @@ type Shown = Vec<(String, Option<Vec<f64>>)>;
 fn observe(program: &Program, backend: Option<Arc<dyn Backend>>) -> Shown {
     let log = Log::default();
     let (inside, again) = (log.clone(), program.clone());
-    let body = move |x: &Arguments| run(&again, x, &inside);
+    let world = Arc::new(World::new(backend.as_ref()));
+    let captured = world.clone();
+    let body = move |x: &Arguments| run(&again, &captured, x, &inside);
     let compiled = backend.map(|b| compile_with(body.clone(), Options::with_backend(b)));
     let f = |x: &Arguments| match &compiled {
         Some(compiled) => compiled.try_call(x).map_err(|e| e.to_string()),
@@ -54,12 +56,18 @@ fn observe(program: &Program, backend: Option<Arc<dyn Backend>>) -> Shown {
     };
     with_generator(Generator::new(11), || {
         for k in 0..program.sizes.len() {
-            let outcome = catch_unwind(AssertUnwindSafe(|| call(program, &f, k, &log)));
+            let outcome = catch_unwind(AssertUnwindSafe(|| call(program, &world, &f, k, &log)));
+            switch_back();
             match outcome {
                 Ok(Ok(())) => log.say(format!("call {k}")),
                 Ok(Err(e)) => log.say(format!("{e}: call {k} failed")),
+                Err(panic) if panic.downcast_ref::<String>().is_some_and(|s| s.contains(OWN_ERROR)) => {
+                    log.say(format!("{OWN_ERROR}: call {k} failed"));
+                }
                 Err(_) => log.say(format!("panic: call {k} failed")),
             }
+            log.see("captured", Some(&world.plain));
+            log.see("its gradient", world.leaf.grad().as_ref());
         }
     });
     std::mem::take(&mut *log.shown.lock().unwrap())
@@ -103,7 +111,13 @@ fn difference(program: &Program, found: &Shown, plain: &Shown) -> Option<String>
     if found.get(at).is_some_and(|(what, _)| what.contains(REFUSAL)) {
         return None;
     }
-    Some(format!("entry {at}\n  plain {:?}\n  found {:?}", plain.get(at), found.get(at)))
+    let names = |shown: &Shown| shown.iter().take(at + 4).map(|(what, _)| what.clone()).collect::<Vec<_>>().join(", ");
+    let (before, after) = (names(plain), names(found));
+    Some(format!(
+        "entry {at}\n  plain {:?}\n    of {before}\n  found {:?}\n    of {after}",
+        plain.get(at),
+        found.get(at)
+    ))
 }
 
 /// A way to run: its name, the back end of the function and of the backward pass.
@@ -169,7 +183,11 @@ fn minimised(program: &Program, way: &Way) -> Program {
     least
 }
 
+/// The default dtype is the process's: one test at a time.
+static ONE: Mutex<()> = Mutex::new(());
+
 fn check(seed: u64, count: usize) {
+    let _one = ONE.lock().unwrap_or_else(|e| e.into_inner());
     let mut r = Random(seed.max(1));
     let ways = ways();
     let (mut whole, mut wrong) = (0, Vec::new());
@@ -217,6 +235,7 @@ fn check(seed: u64, count: usize) {
 ///
 #[test]
 fn closures_that_have_differed() {
+    let _one = ONE.lock().unwrap_or_else(|e| e.into_inner());
     for (id, program) in known::known() {
         for way in ways() {
             assert!(!is_refused(&observe(&program, None)), "{id} runs");

@@ -100,6 +100,26 @@ pub(super) enum Statement {
     /// One transform of another.
     Nested(usize, usize, usize),
     Dual(usize),
+    /// A tensor that the function has captured: a leaf, or one without gradient.
+    Captured(usize, usize),
+    WriteCaptured(usize),
+    HookOnCaptured(usize),
+    /// Another compiled function, with a break in it.
+    Compiled(usize),
+    /// The last of the pieces that a value is taken apart into.
+    Pieces(usize, usize),
+    /// A checkpoint that draws other random numbers when it runs again.
+    CheckpointDrawing(usize),
+    /// A module that depends on its training mode.
+    Layer(usize),
+    /// Switches that, grad mode or the default dtype.
+    Switch(usize),
+    /// An op in the scope of a setting.
+    InScope(usize, usize),
+    /// A tensor of the default dtype.
+    OfDefaultDtype(usize),
+    /// Fails in the third call, by an error or a panic.
+    Failing(usize),
     Nothing,
 }
 
@@ -107,7 +127,7 @@ use Statement::*;
 
 fn statement(r: &mut Random) -> Statement {
     let (a, b) = (r.below(64), r.below(64));
-    match r.below(72) {
+    match r.below(80) {
         0..=7 => Unary(r.below(5), a),
         8..=14 => Binary(r.below(4), a, b),
         15 => Spread(a),
@@ -158,6 +178,14 @@ fn statement(r: &mut Random) -> Statement {
         68 => CustomBySize(a),
         69 => HookOnCell(a),
         70 => RemoveGiven,
+        71 => Captured(r.below(2), a),
+        72 => [WriteCaptured(a), HookOnCaptured(a)][r.below(2)],
+        73 => Compiled(a),
+        74 => Pieces(r.below(4), a),
+        75 => CheckpointDrawing(a),
+        76 => [Layer(a), Switch(r.below(4))][r.below(2)],
+        77 => InScope(r.below(4), a),
+        78 => [OfDefaultDtype(a), Failing(r.below(4))][r.below(2)],
         _ => Break,
     }
 }

@@ -1,15 +1,19 @@
 //! Runs the statements of a random closure: values, functions, scopes and transforms. Hooks are in `hooks`.
 
-use super::Log;
 use super::program::{Outside, Program, Statement, Statement::*};
-use firebrand_compile::{Shared, graph_break};
+use super::{Log, OWN_ERROR};
+use firebrand_compile::{Backend, Options, Shared, compile_with, graph_break};
 use firebrand_core::autograd::{
-    CheckpointOptions, Context, Function, GradOptions, RemovableHandle, checkpoint, dual_level, grad, make_dual,
-    no_grad, saved_tensors_hooks, unpack_dual,
+    CheckpointOptions, Context, Function, GradOptions, RemovableHandle, ViewReplay, checkpoint, dual_level,
+    enforce_grad_layout_policy, grad, make_dual, no_grad, saved_tensors_hooks, set_fwd_grad_enabled, set_grad_enabled,
+    set_multithreading_enabled, unpack_dual,
 };
 use firebrand_core::capture::real;
-use firebrand_core::{Number, Result, Tensor, func};
+use firebrand_core::module::{Forward, Module as _};
+use firebrand_core::{DType, Error, Number, Result, Tensor, TensorOptions, func, set_default_dtype};
 use firebrand_graph::cond;
+use firebrand_nn::layers::Dropout;
+use std::sync::Arc;
 
 /// `x * n / (n + 1)` for a vector of `n`, with a derivative that says so in another way.
 struct BySizes;
@@ -72,12 +76,49 @@ impl Function for Doubling {
     }
 }
 
+/// What a function has captured, for all its calls.
+pub(super) struct World {
+    pub(super) leaf: Tensor,
+    pub(super) plain: Tensor,
+    module: Dropout,
+    /// Another function, compiled if this one is.
+    inner: Inner,
+}
+
+type Inner = Box<dyn Fn(&Tensor) -> Result<Tensor> + Send + Sync>;
+
+impl World {
+    pub(super) fn new(backend: Option<&Arc<dyn Backend>>) -> World {
+        let body = |t: &Tensor| -> Result<Tensor> {
+            let t = t.try_sin()?;
+            graph_break();
+            t.try_mul_scalar(1.5)?.try_tanh()
+        };
+        let inner: Inner = match backend {
+            None => Box::new(body),
+            Some(backend) => {
+                let compiled = compile_with(body, Options::with_backend(backend.clone()));
+                Box::new(move |t| compiled.try_call(t).map_err(|e| Error::user(e.to_string())))
+            }
+        };
+        let leaf = Tensor::new(&[0.7]).requires_grad_();
+        World { leaf, plain: Tensor::new(&[1.3]), module: Dropout::new(0.5), inner }
+    }
+}
+
+/// Takes back what a program has switched.
+pub(super) fn switch_back() {
+    set_grad_enabled(true);
+    set_default_dtype(DType::F32);
+}
+
 /// Tensors, a cell, a number, and the handle of a hook of the caller's.
 pub(super) type Arguments = (Tensor, Tensor, Tensor, Shared<Tensor>, Number, RemovableHandle);
 
 /// A run of a program.
 pub(super) struct Frame<'a> {
     pub(super) program: &'a Program,
+    pub(super) world: &'a World,
     pub(super) log: &'a Log,
     pub(super) arguments: [Tensor; 3],
     pub(super) cell: &'a Shared<Tensor>,
@@ -88,10 +129,11 @@ pub(super) struct Frame<'a> {
 }
 
 /// Runs the statements.
-pub(super) fn run(program: &Program, (x, y, w, cell, number, given): &Arguments, log: &Log) -> Result<Vec<Tensor>> {
+pub(super) fn run(program: &Program, world: &World, given: &Arguments, log: &Log) -> Result<Vec<Tensor>> {
+    let (x, y, w, cell, number, given) = given;
     let arguments = [x.clone(), y.clone(), w.clone()];
     let values = arguments.to_vec();
-    let mut frame = Frame { program, log, arguments, cell, number, given, values, handles: Vec::new() };
+    let mut frame = Frame { program, world, log, arguments, cell, number, given, values, handles: Vec::new() };
     for (k, s) in program.statements.iter().enumerate() {
         frame.step(k, *s)?;
     }
@@ -198,6 +240,30 @@ impl Frame<'_> {
                 let n = t.size(0);
                 (t.reshape([1.into(), n]).expand([n, n]) / (n + 1)).sum_dim(0, false).try_tanh()?
             }
+            Captured(kind, a) => v(a).try_mul([&self.world.leaf, &self.world.plain][kind])?.try_sin()?,
+            Compiled(a) => (self.world.inner)(&v(a))?,
+            Pieces(kind, a) => {
+                let t = v(a);
+                let mut pieces = match kind {
+                    0 => t.try_unbind(0)?,
+                    1 => t.try_split(2, 0)?,
+                    2 => t.try_chunk(2, 0)?,
+                    _ => t.try_tensor_split(2, 0)?,
+                };
+                let last = pieces.pop().ok_or_else(|| Error::user("no pieces"))?;
+                t.try_mul(&last.try_sum()?)?.try_tanh()? * pieces.len() as f64
+            }
+            InScope(kind, a) => {
+                let _threads = (kind == 0).then(|| set_multithreading_enabled(false));
+                let _forward = (kind == 1).then(|| set_fwd_grad_enabled(false));
+                let _replay = (kind == 2).then(|| ViewReplay::new(true));
+                let _layout = (kind == 3).then(|| enforce_grad_layout_policy(false));
+                v(a).try_view([-1i64])?.try_sin()?
+            }
+            OfDefaultDtype(a) => {
+                let third = Tensor::full([1], 1.0 / 3.0, TensorOptions::default());
+                v(a).try_mul(&third.try_to_dtype(DType::F64)?)?
+            }
             _ => return Ok(None),
         }))
     }
@@ -283,6 +349,30 @@ impl Frame<'_> {
                 let t = self.value(a).try_sin()?.try_mul(&self.value(b))?;
                 self.values.push(t);
             }
+            CheckpointDrawing(a) if of_pass => {
+                let options = CheckpointOptions {
+                    use_reentrant: Some(false),
+                    preserve_rng_state: false,
+                    ..CheckpointOptions::default()
+                };
+                let body =
+                    |i: &[Tensor]| Ok(vec![firebrand_core::ops::dropout(&i[0].try_sin()?, 0.5, true)?.try_exp()?]);
+                self.values.push(checkpoint(body, &[&self.value(a)], &options)?.remove(0));
+            }
+            WriteCaptured(a) if self.program.outside.is_plain() => {
+                let by = self.value(a).detach().try_mean()?.try_cos()?;
+                self.world.plain.try_mul_(&by)?;
+            }
+            Layer(a) if self.program.outside.is_plain() => self.values.push(self.world.module.forward(&self.value(a))?),
+            Switch(kind) if self.program.outside.is_plain() => match kind {
+                0 | 1 => self.world.module.set_training(kind == 0),
+                2 => drop(set_grad_enabled(false)),
+                _ => set_default_dtype(DType::F64),
+            },
+            Failing(kind) if self.arguments[0].size(0) == 5 => match kind {
+                0 => panic!("{OWN_ERROR}"),
+                _ => return Err(Error::user(OWN_ERROR)),
+            },
             Cell(a) => {
                 let t = self.cell.get().try_add(&self.value(a))?.try_tanh()?;
                 self.cell.set(t.detach());
@@ -296,7 +386,9 @@ impl Frame<'_> {
             }
             Look(a) if self.program.outside.is_plain() => {
                 let t = self.value(a);
-                let name = t.grad_fn().map(|n| n.name().to_string());
+                // A compiled function that is called eagerly is a node of its own.
+                let calls = self.program.statements.iter().any(|s| matches!(s, Compiled(_)));
+                let name = t.grad_fn().map(|n| n.name().to_string()).filter(|_| !calls);
                 self.log.say(format!("{k} {name:?} leaf {} version {}", t.is_leaf(), t.version()));
             }
             GradInside(a, b) if self.program.outside.is_plain() => {

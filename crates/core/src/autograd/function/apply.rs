@@ -228,7 +228,8 @@ pub fn run(function: Arc<dyn Function>, inputs: Vec<Tensor>) -> Result<Vec<Tenso
         function.setup_context(&mut ctx, &inputs, &results)?;
     }
     check_dirty(&ctx, &inputs, &results, recording)?;
-    let mut outputs: Vec<Tensor> = results.iter().map(|r| wrap(&ctx, &inputs, r)).collect();
+    let kind = if function.compiled_id() == 0 { CreationKind::Custom } else { CreationKind::Compiled };
+    let mut outputs: Vec<Tensor> = results.iter().map(|r| wrap(&ctx, kind, &inputs, r)).collect();
     ctx.outputs = outputs.iter().map(InputMetadata::of).collect();
     if let Some(dtypes) = &ctx.output_grad_dtypes {
         if dtypes.len() != outputs.len() {
@@ -395,14 +396,14 @@ fn check_dirty(ctx: &Context, inputs: &[Tensor], results: &[Tensor], recording: 
 }
 
 /// What the caller gets for one result: an input returned unchanged becomes a view of it.
-fn wrap(ctx: &Context, inputs: &[Tensor], result: &Tensor) -> Tensor {
+fn wrap(ctx: &Context, kind: CreationKind, inputs: &[Tensor], result: &Tensor) -> Tensor {
     if let Some(input) = inputs.iter().find(|i| i.is_same(result)) {
         if ctx.is_dirty(input) {
             return result.clone();
         }
-        return input.make_view(input.layout().clone(), CreationKind::Custom);
+        return input.make_view(input.layout().clone(), kind);
     }
-    result.set_view_kind(CreationKind::Custom);
+    result.set_view_kind(kind);
     result.clone()
 }
 
