@@ -85,7 +85,7 @@ fn program(nodes: usize) -> Done<ExportedProgram> {
         }
         Ok(vec![x.sum()])
     };
-    export(f, &[Tensor::ones([4], DType::F32)], &state)
+    Ok(export(f, &[Tensor::ones([4], DType::F32)], &state)?)
 }
 
 /// Powers of ten.
