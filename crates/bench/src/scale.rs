@@ -12,6 +12,7 @@ use firebrand::nn::losses::{CrossEntropyLoss, Loss};
 use firebrand::ops;
 use firebrand::optim::Optimizer;
 use firebrand::prelude::*;
+use std::collections::HashMap;
 
 /// Seconds of a call after which a case is not made larger.
 const ENOUGH: f64 = 2.0;
@@ -23,12 +24,12 @@ const LAST: usize = 3;
 const LAYER: usize = 6;
 
 /// Measures `f`, which sets up a case of a size and returns what is timed, at ever larger sizes.
-fn growth<T>(
+fn growth<T, R>(
     bench: &Bench<'_>,
     case: &str,
     sizes: &[usize],
     mut make: impl FnMut(usize) -> Done<T>,
-    mut call: impl FnMut(&mut T) -> Done,
+    mut call: impl FnMut(&mut T) -> Done<R>,
 ) -> Done {
     let mut points: Vec<(f64, f64)> = Vec::new();
     for &size in sizes {
@@ -36,7 +37,7 @@ fn growth<T>(
         let mut best = f64::INFINITY;
         for _ in 0..CALLS {
             let clock = bench.clock.start();
-            call(&mut subject)?;
+            drop(call(&mut subject)?);
             best = best.min(clock.seconds());
             if best > ENOUGH / CALLS as f64 {
                 break;
@@ -111,7 +112,7 @@ fn elements(bench: &Bench<'_>) -> Done {
     ];
     for (case, op) in cases {
         let make = |n: usize| Ok(Tensor::ones([n as i64], DType::F32));
-        growth(bench, case, &powers(3, 8), make, |x| Ok(drop(op(x)?)))?;
+        growth(bench, case, &powers(3, 8), make, |x| Ok(op(x)?))?;
     }
     Ok(())
 }
@@ -131,12 +132,14 @@ fn history(bench: &Bench<'_>) -> Done {
 /// Everything that is done to a program.
 fn programs(bench: &Bench<'_>) -> Done {
     let sizes = powers(3, 6);
-    growth(bench, "program.export", &sizes, Ok, |n| program(*n).map(drop))?;
+    growth(bench, "program.export", &sizes, Ok, |n| program(*n))?;
+    let built = sizes.iter().map(|&n| Ok((n, program(n)?))).collect::<Done<HashMap<usize, ExportedProgram>>>()?;
+    let program = |n: usize| Ok(built[&n].clone());
     for pass in PASSES {
         let case = format!("program.pass.{}", pass.name);
         growth(bench, &case, &sizes, program, |p| {
             // A pass that this program is nothing for says so, which takes time as well.
-            Ok(drop((pass.run)(p, &Context::default())))
+            Ok((pass.run)(p, &Context::default()))
         })?;
     }
     growth(
@@ -144,7 +147,7 @@ fn programs(bench: &Bench<'_>) -> Done {
         "program.run",
         &sizes,
         |n| Ok(program(n)?.module()?),
-        |m| Ok(drop(m.run(&[Tensor::ones([4], DType::F32)])?)),
+        |m| Ok(m.run(&[Tensor::ones([4], DType::F32)])?),
     )?;
     // Joint trace, partition, fused kernels, and the first pass in both directions.
     growth(bench, "program.compile", &sizes, program, |p| {
@@ -153,7 +156,7 @@ fn programs(bench: &Bench<'_>) -> Done {
         let loss = module.run(&[Tensor::ones([4], DType::F32)])?;
         Ok(loss[0].tensor()?.try_backward(&BackwardOptions::default())?)
     })?;
-    growth(bench, "program.viz", &sizes, program, |p| Ok(drop(firebrand::viz::program_html("scale", p))))
+    growth(bench, "program.viz", &sizes, program, |p| Ok(firebrand::viz::program_html("scale", p)))
 }
 
 /// A training step of ever more layers.
