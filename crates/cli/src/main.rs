@@ -1,4 +1,4 @@
-//! `firebrand`: train, run exported programs, list ops, measure, generate. The only crate that prints.
+//! The command `firebrand`: one subcommand per module. This is the only crate that prints.
 //!
 //! Exit codes: 0 success; 2 usage error; 3 invalid input (the reason is on stderr, no output was written or changed); 130 and
 //! 143 for training that Ctrl-C or SIGTERM stopped after its checkpoint was written.
@@ -51,7 +51,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Train the built-in model on the bundled digits and write a report, or fine-tune an exported program
+    /// Train the built-in model on the bundled digits, or fine-tune an exported program
     #[command(allow_negative_numbers = true)]
     Train(Box<train::Options>),
     /// Compute the metrics of an exported program on data
@@ -78,7 +78,7 @@ enum Command {
     Generate(generate::Options),
     /// Convert model weights between file formats, or load weights into a program
     Convert(convert::Options),
-    /// Show the launcher and MPI library of many processes, and test a reduction
+    /// Show the launcher, MPI library and number of processes, and test a reduction
     DistInfo(dist_info::Options),
     /// Run graph passes on a program and print or write the result
     Pass(pass::Options),
@@ -142,8 +142,30 @@ fn main() -> ExitCode {
     }
 }
 
+/// Refuses environment variables that the libraries would silently replace by their defaults.
+fn check_environment(cli: &Cli) -> Done {
+    let value = |name: &str| std::env::var_os(name).filter(|v| !v.is_empty()).map(|v| v.to_string_lossy().into_owned());
+    let refuse = |name: &str, found: &str, expected: &str| {
+        Err(Refusal::Usage(format!("the environment variable {name} is {found:?}; expected {expected}")))
+    };
+    if let Some(found) = value("FIREBRAND_NUM_THREADS")
+        && cli.threads.is_none()
+        && !found.parse::<usize>().is_ok_and(|n| n > 0)
+    {
+        return refuse("FIREBRAND_NUM_THREADS", &found, "a number of threads, at least 1");
+    }
+    const SETS: [&str; 5] = ["avx512", "avx2", "neon", "simd128", "portable"];
+    match value("FIREBRAND_CPU") {
+        Some(found) if !SETS.contains(&found.as_str()) => {
+            refuse("FIREBRAND_CPU", &found, &format!("one of {}", SETS.join(", ")))
+        }
+        _ => Ok(()),
+    }
+}
+
 fn run(cli: &Cli, matches: &ArgMatches) -> Done {
     log::start(cli.quiet, cli.verbose);
+    check_environment(cli)?;
     if cli.quiet {
         refusal::silence_notes();
     }
