@@ -40,7 +40,7 @@ impl std::fmt::Display for Refusal {
         match self {
             Refusal::Because(reason) | Refusal::Usage(reason) | Refusal::Stopped(reason) => f.write_str(reason),
             Refusal::Said(_) => f.write_str("another process failed"),
-            Refusal::ReaderGone => f.write_str("nobody reads"),
+            Refusal::ReaderGone => f.write_str("standard output was closed"),
         }
     }
 }

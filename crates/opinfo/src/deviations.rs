@@ -100,7 +100,7 @@ pub const DEVIATIONS: &[Deviation] = &[
         ops: &[],
         checks: &[],
         rows: channels_last,
-        reason: "channels-last is no memory format here: strides say it, kernels read any strides",
+        reason: "channels-last is not a separate memory format: strides express it, and kernels read any strides",
     },
     Deviation {
         ops: &[

@@ -165,7 +165,7 @@ pub(super) fn declaration(
     let boxed = text == Some("boxed");
     let name = fields.text("rust")?.map_or_else(|| default_rust_name(&func, boxed), str::to_owned);
     if !is_ident(&name) {
-        return refuse(Kind::FieldValue, format!("`{name}` is no Rust name; choose one with `rust:`"));
+        return refuse(Kind::FieldValue, format!("`{name}` is not a valid Rust name; choose one with `rust:`"));
     }
     let is_foreach = matches!(implementation, Implementation::Foreach(_));
     if boxed && !matches!(implementation, Implementation::Composite(_)) {

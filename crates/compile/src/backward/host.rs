@@ -262,7 +262,7 @@ fn fitted(
         (Some(t), Some(_)) => Ok(Some(t)),
         (None, None) => Ok(None),
         (None, Some(_)) => Err(refused("left a gradient undefined that was defined")),
-        (Some(_), None) => Err(refused("gave a gradient that was undefined")),
+        (Some(_), None) => Err(refused("returned a gradient that was undefined")),
     };
     expected.iter().map(one).collect()
 }

@@ -212,7 +212,7 @@ impl CompiledFunction {
         let mut left = backward.grads.clone();
         let mut take = |place: usize, value: Value| -> Result<()> {
             let (Some(input), Value::Tensor(grad)) = (inputs[place], value) else {
-                return Err(Error::internal("a result that nobody wants was handed over"));
+                return Err(Error::internal("an unused result was handed over"));
             };
             left[self.plan.order[input]] = None;
             Ok(ctx.hand_over(input, grad)?)

@@ -302,7 +302,7 @@ impl Cheap {
 
     /// A layer and its adapter, as one node of the history where that is possible, with the activation before them.
     fn sum(&mut self, n: NodeId) -> Result<(Value, Option<Recipe>)> {
-        let missing = || Error::Value("a layer with an adapter has not all of its parts".into());
+        let missing = || Error::Value("a layer with an adapter is incomplete".into());
         let parts = self.parts.remove(&n).ok_or_else(missing)?;
         let (Some((op, mut args)), Some(Value::Tensor(a)), Some(Value::Tensor(b))) = (parts.layer, parts.a, parts.b)
         else {

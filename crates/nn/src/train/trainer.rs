@@ -257,7 +257,7 @@ impl<'a> Trainer<'a> {
 
     fn run(&mut self, feed: &mut dyn Feed, validate: &mut dyn FnMut() -> Result<Metrics>) -> Result<Finish> {
         if feed.len() == 0 {
-            return Err(Error::argument("Trainer", "the loader has no batches; add samples or make batches smaller"));
+            return Err(Error::argument("Trainer", "the loader has no batches; add samples or reduce the batch size"));
         }
         self.start_average()?;
         self.start_team()?;

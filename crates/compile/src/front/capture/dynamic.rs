@@ -385,7 +385,7 @@ impl Varying<'_> {
         let run = || dynamic::sizes_at(&mut runner, self.graph, &inputs, &wanted);
         // A custom function may panic where an op fails.
         let sizes = catch_unwind(AssertUnwindSafe(run));
-        Ok(sizes.map_err(|_| Error::internal("a custom function does not take these sizes"))??)
+        Ok(sizes.map_err(|_| Error::internal("a custom function does not accept these sizes"))??)
     }
 
     fn input_at(&self, source: &Source, outline: Option<&Tensor>, values: &[i64]) -> Result<Value> {

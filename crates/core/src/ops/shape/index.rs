@@ -124,7 +124,7 @@ pub(crate) fn need_reduce(op: &'static str, reduce: &str) -> Result<()> {
 fn need_list(op: &'static str, index: &Tensor) -> Result<()> {
     need_index(op, index)?;
     if index.ndim() > 1 {
-        return Err(Error::argument(op, format!("the index is a vector, found shape {:?}", index.shape())));
+        return Err(Error::argument(op, format!("the index must be a vector, found shape {:?}", index.shape())));
     }
     Ok(())
 }

@@ -221,7 +221,7 @@ fn outline(node: &Node) -> Result<Value> {
             let sizes: Option<Vec<usize>> = meta.sizes.iter().map(hint).collect();
             let strides: Option<Vec<usize>> = meta.strides.iter().map(hint).collect();
             let (Some(sizes), Some(strides), Some(dtype)) = (sizes, strides, meta.dtype.dtype()) else {
-                return Err(fail("its sizes have no hint, or tensors of its dtype cannot be computed with"));
+                return Err(fail("its sizes have no hint, or its dtype cannot be computed with"));
             };
             let layout = Layout::strided(&sizes, &strides, hint(&meta.storage_offset).unwrap_or(0))?;
             let tensor = Tensor::try_empty(Spec { layout, dtype, device: Device::Meta })?;
