@@ -1,4 +1,4 @@
-//! What `train` does to a program before training: loads other weights, adds adapters, quantizes frozen weights, enables recomputation
+//! Changes that `train` makes to a program before training: loads other weights, adds adapters, quantizes frozen weights, enables recomputation
 //! of blocks, and compresses or offloads saved tensors.
 
 use crate::convert::read_state;

@@ -1,4 +1,4 @@
-//! Why a command ended early, and printing that escapes control characters.
+//! Reasons for ending a command early, and printing that escapes control characters.
 
 use firebrand::io::plain;
 use std::borrow::Cow;

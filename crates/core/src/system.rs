@@ -1,4 +1,4 @@
-//! The clock and the process, where there are any: in a browser the standard library knows neither, and panics if it is asked.
+//! The clock and the process, if there are any: in a browser, the standard library has neither and panics.
 //!
 //! Nothing is computed from these values; they only go into reports and names. Where there is no clock, no time ever passes.
 

@@ -1,4 +1,4 @@
-//! Which checks an op must have rows for, and where one is missing for a reason. Every entry is a decision; one that excuses nothing is stale.
+//! The checks that an op must have rows for, and the exceptions, with reasons. Every entry is a decision; one that excuses nothing is stale.
 
 use crate::check::Check;
 use firebrand_core::dispatch::{Derivative, Kind, Op, Tags};

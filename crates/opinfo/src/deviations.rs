@@ -1,4 +1,4 @@
-//! Where the table is not followed, and why. Every entry is a decision; an entry that matches no row is stale.
+//! Known deviations from the table, with reasons. Every entry is a decision; an entry that matches no row is stale.
 
 use crate::Check;
 use crate::row::{Argument, Numbers, Row};

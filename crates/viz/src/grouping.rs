@@ -1,4 +1,4 @@
-//! Which module a node belongs to.
+//! Grouping: the module that a node belongs to.
 //!
 //! Some nodes say so themselves: a program's calls carry the stack of modules they were made in, parameters their dotted
 //! name. The others get the innermost module that contains both their inputs and their users, so that an

@@ -1,4 +1,4 @@
-//! What our own entries must say besides: no gradient may be lost silently.
+//! Additional checks of our own entries: no gradient may be lost silently.
 //!
 //! Guarantees that every tensor argument of an operator with an entry has a formula or is declared
 //! non-differentiable, and that forward formulas exist for all differentiable results or for none. Whether every

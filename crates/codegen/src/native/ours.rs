@@ -1,4 +1,4 @@
-//! Our own declarations: what names the Rust function of an operator and what implements it.
+//! Our own declarations: the Rust name of an operator and its implementation.
 //!
 //! Guarantees for everything read: exactly one implementation is named, names and paths are Rust's, the schema says of
 //! views that they are, and the in-place and `out=` forms an entry asks for follow it and look like declared ones from

@@ -1,4 +1,4 @@
-//! How often a tensor's memory was written in place.
+//! Version counters: how often a tensor's memory was written in place.
 
 use super::{INFERENCE, OWN_VERSION, Tensor};
 use crate::{ErrorKind, Result};

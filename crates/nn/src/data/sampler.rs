@@ -1,4 +1,4 @@
-//! Which samples a rank takes in a training loop of one's own. (A [`Trainer`](crate::train::Trainer) shares batches out itself.)
+//! The samples of one rank, for training loops written by hand. (A [`Trainer`](crate::train::Trainer) shares batches out itself.)
 
 use firebrand_core::random::{Generator, with_generator};
 use firebrand_core::{DType, Result, ops};

@@ -1,4 +1,4 @@
-//! Which sizes and numbers of a function vary, and what a capture does with them.
+//! Dynamic sizes and numbers of a captured function.
 //!
 //! The first graph is for the sizes of the first call. A size that a later call brings another value of becomes a symbol of
 //! the graph compiled for that call; sizes 0 and 1 never do, since broadcasting and memory order depend on them. After a

@@ -221,7 +221,7 @@ pub(crate) fn combinations(self_: &Tensor, r: i64, with_replacement: bool) -> Re
     if count == 0 {
         return ops::take(self_, &Tensor::try_from_vec(Vec::<i64>::new(), [0, r])?);
     }
-    // Ascending lists of positions in order: the last place that can be raised is, and those after it begin anew.
+    // Ascending lists of positions in order: the last place that can be raised is, and those after it start over.
     let places = as_size(count).checked_mul(as_size(r));
     let mut all: Vec<i64> = lists::room(places.unwrap_or(usize::MAX))?;
     let step = i64::from(!with_replacement);
