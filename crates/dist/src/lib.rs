@@ -36,7 +36,7 @@ pub use error::{Error, Result};
 pub use shards::check_shards;
 pub use world::{Pending, World, WorldOptions};
 
-/// What started this process, if it is a launcher of MPI programs.
+/// The launcher of MPI programs that started this process, if any.
 pub fn launcher() -> Option<String> {
     #[cfg(unix)]
     return mpi::launcher_name();

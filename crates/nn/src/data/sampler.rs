@@ -33,7 +33,7 @@ pub struct DistributedSampler {
 }
 
 impl DistributedSampler {
-    /// Shares of a set of so many samples, in order.
+    /// A sampler for a dataset of `len` samples, in order.
     pub fn new(len: usize, world: &World) -> DistributedSampler {
         DistributedSampler { len, rank: world.rank(), size: world.size(), seed: None }
     }
