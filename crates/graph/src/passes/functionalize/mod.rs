@@ -65,7 +65,7 @@ pub enum Memory {
 pub struct Origin {
     /// Whose memory it is.
     pub memory: Memory,
-    /// The views that lead to it from there.
+    /// The views that lead from that memory to the value.
     pub views: Vec<View>,
     /// A number that only the same tensor has.
     pub tensor: usize,
@@ -80,9 +80,9 @@ pub struct Mutation {
     pub input: usize,
     /// Whether its elements were written.
     pub data: bool,
-    /// Views that changed how it shows its memory.
+    /// Views that changed its layout.
     pub relayout: Vec<View>,
-    /// Whether no write of it was recorded, so that its history is the one it had.
+    /// Whether its history is unchanged because no write to it was recorded.
     pub keeps_history: bool,
 }
 
