@@ -80,7 +80,7 @@ pub(crate) fn run(plan: &Arc<Plan>, inputs: &[Value], call: &Call, has_run: &mut
         .collect()
 }
 
-/// What a call has done when its graph fails: the graph will run anew, op by op.
+/// The effects of a call whose graph fails: the graph will run again, op by op.
 struct Undo {
     handles: Vec<RemovableHandle>,
     generator: Option<Generator>,

@@ -371,7 +371,7 @@ fn recomputed(t: &Tensor) -> (InputMetadata, Tensor) {
     (InputMetadata::of(t), if t.requires_grad() { t.detach() } else { t.clone() })
 }
 
-/// Stops a rerun before an op of which only the inputs are needed, so that no layer below autograd sees an op whose result nobody
+/// Stops a rerun before an op of which only the inputs are needed, so that no layer below autograd sees an op whose result nothing
 /// reads. Without such layers it is not there: the op then runs, and saving its inputs stops the rerun.
 struct LastOp {
     found: Arc<Mutex<Recomputed>>,

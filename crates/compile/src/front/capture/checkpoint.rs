@@ -17,7 +17,7 @@ use std::collections::HashMap;
 pub(crate) struct Checkpoints {
     /// What they read.
     read: HashMap<usize, Storage>,
-    /// What they made, and make anew when they run again.
+    /// Values that they computed, and recompute when they run again.
     made: HashMap<usize, Storage>,
 }
 

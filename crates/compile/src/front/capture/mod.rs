@@ -113,7 +113,7 @@ pub(crate) struct HookBody {
     pub(crate) grad: Tensor,
     /// The tensor it is on.
     pub(crate) on: Tensor,
-    /// The trace of the function, which goes on afterwards.
+    /// The trace of the function, which continues afterwards.
     pub(crate) outer: Trace,
 }
 
@@ -149,7 +149,7 @@ pub(crate) struct State {
     pub(crate) retained: Vec<WeakTensor>,
     /// What the placeholders of sources are in the call that is captured.
     pub(crate) placeholder_values: Vec<(NodeId, Tensor)>,
-    /// Tensors that the function made of host data.
+    /// Tensors that the function created from host data.
     pub(crate) made: Vec<Tensor>,
     pub(crate) handles: Vec<Arc<tracer::HandleProxy>>,
     pub(crate) breaks: Vec<GraphBreak>,
@@ -160,7 +160,7 @@ pub(crate) struct State {
     flushed: bool,
 }
 
-/// Where a capture ends, because what follows has been seen to do something that no graph can hold.
+/// Where a capture must end, because the code after it does something that no graph can hold.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Plainly {
     /// At the first function transform.
@@ -171,7 +171,7 @@ pub(crate) struct Plainly {
     pub(crate) whole: bool,
 }
 
-/// How a function is left whose capture starts over; this unwinding is silent.
+/// The payload of the silent unwinding that leaves a function whose capture starts over.
 struct Anew;
 
 /// One run of a function under capture.
@@ -376,7 +376,7 @@ impl Session {
     }
 
     /// Ends the capture: the graph so far runs, op by op, so that every tensor has the history of an eager run, and the
-    /// function goes on without being captured.
+    /// function continues without being captured.
     pub(crate) fn go_on_plainly(&self, what: &'static str, at: Caller) -> Result<()> {
         self.can_end(what, Some(at))?;
         self.note_break(BreakKind::Plain, what, Some(at))?;

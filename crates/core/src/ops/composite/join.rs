@@ -132,7 +132,7 @@ pub(crate) fn rot90(self_: &Tensor, k: i64, dims: &[i64]) -> Result<Tensor> {
     }
 }
 
-/// Pads by positions: negative amounts cut off first, then what lies outside comes from the other end of what is left.
+/// Pads by positions: negative amounts cut first, then positions outside are filled from the other end of the rest.
 pub(crate) fn pad_circular(self_: &Tensor, pad: &[SymInt]) -> Result<Tensor> {
     const OP: &str = "pad";
     let mut out = self_.clone();

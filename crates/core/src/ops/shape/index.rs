@@ -43,7 +43,7 @@ fn lifted(t: &Tensor) -> Dims {
     if t.ndim() == 0 { Dims::from_slice(&[1]) } else { t.dims() }
 }
 
-/// Fails unless the index has as many dimensions as the others and is no longer than they are, but along `dim`.
+/// Fails unless the index has as many dimensions as the others and, except along `dim`, is at most as long.
 fn need_within(op: &'static str, dim: usize, index: &Tensor, self_: &Tensor, src: Option<&Tensor>) -> Result<()> {
     if index.numel() == 0 {
         return Ok(());
