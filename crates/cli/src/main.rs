@@ -32,6 +32,24 @@ use std::process::ExitCode;
 /// Where the help of a command lists what every command accepts: behind its own options.
 const GLOBAL: &str = "Global options";
 
+const TRAIN_EXAMPLES: &str = "\
+Examples:
+  firebrand train
+      Train the built-in model on the bundled digits; the report is in runs/0001
+  firebrand train model.pt2 --data samples.npz --loss cross_entropy --val-split 0.1 --out runs/first
+      Fine-tune an exported program
+  firebrand train model.pt2 --data samples.npz --loss cross_entropy --val-split 0.1 --out runs/first --resume
+      Continue that run after it was stopped";
+
+const PASS_EXAMPLES: &str = "\
+Examples:
+  firebrand pass functionalize model.pt2
+      Print the result
+  firebrand pass run_decompositions,eliminate_dead_code model.pt2 -o small.pt2
+      Run two passes and write the result
+  firebrand pass lora --rank 8 --targets q_proj,v_proj model.pt2 -o lora.pt2
+      Add adapters";
+
 /// PyTorch's autograd stack in Rust.
 #[derive(Parser)]
 #[command(name = "firebrand", version)]
@@ -52,7 +70,7 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     /// Train the built-in model on the bundled digits, or fine-tune an exported program
-    #[command(allow_negative_numbers = true)]
+    #[command(allow_negative_numbers = true, after_long_help = TRAIN_EXAMPLES)]
     Train(Box<train::Options>),
     /// Compute the metrics of an exported program on data
     Eval(program::eval::Options),
@@ -81,6 +99,7 @@ enum Command {
     /// Show the launcher, MPI library and number of processes, and test a reduction
     DistInfo(dist_info::Options),
     /// Run graph passes on a program and print or write the result
+    #[command(after_long_help = PASS_EXAMPLES)]
     Pass(pass::Options),
     /// Inspect, lint or generate code from op declarations and derivative formulas
     #[command(subcommand)]
