@@ -2,7 +2,7 @@
 
 use super::options::Options;
 use super::subject::{check_pattern, matches};
-use crate::refusal::{Done, note};
+use crate::refusal::{Done, counted, note};
 use clap::ValueEnum;
 use firebrand::optim::schedule::{CosineAnnealingLR, LinearLR, OneCycleLR, Schedule, SequentialLR};
 use firebrand::optim::{
@@ -207,7 +207,7 @@ pub(super) fn schedule(options: &Options, steps: u64) -> Box<dyn Schedule> {
         Some(Warmup::Share(s)) => (s * steps as f64).round() as u64,
     };
     if warm >= steps {
-        note!("--warmup {warm}: the run has only {steps} steps, so the learning rate never reaches its full value");
+        note!("--warmup {warm}: the run has only {}, so the learning rate never reaches its full value", counted(steps as usize, "step"));
     }
     let rest = steps.saturating_sub(warm).max(1);
     let main: Box<dyn Schedule> = match options.schedule.unwrap_or(default) {
