@@ -1,5 +1,6 @@
 //! Mistakes that people make on their first day: every answer says what was expected, what was found and what to do.
 #![allow(clippy::unwrap_used)] // a test that cannot go on should stop
+#![cfg(unix)] // `-` as an output
 
 use firebrand::io::write_npz;
 use firebrand::{DType, Tensor};
