@@ -88,8 +88,7 @@ fn is_zip(path: &Path) -> Option<bool> {
 }
 
 /// What to do where there is no program.
-const HOW_TO_EXPORT: &str =
-    "in Python: torch.export.save(torch.export.export(model, inputs), \"model.pt2\")";
+const HOW_TO_EXPORT: &str = "in Python: torch.export.save(torch.export.export(model, inputs), \"model.pt2\")";
 
 const PROGRAM: &str = "an exported program";
 const ARRAYS: &str = "an archive of arrays (.npz)";

@@ -179,7 +179,9 @@ pub enum ErrorKind {
     NonLeafFlag,
     #[error("{op}: cannot write in place to a leaf tensor that requires grad; do it under no_grad, or on a clone")]
     LeafInplace { op: &'static str },
-    #[error("{op}: cannot write in place to a view of a leaf tensor that requires grad; do it under no_grad, or on a clone")]
+    #[error(
+        "{op}: cannot write in place to a view of a leaf tensor that requires grad; do it under no_grad, or on a clone"
+    )]
     LeafViewInplace { op: &'static str },
     #[error(
         "{op}: several elements of the tensor to write share one memory location (was it expanded?); call clone_tensor() first"

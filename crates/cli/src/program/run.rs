@@ -95,7 +95,9 @@ fn folded(options: &Options) -> Done<ProgramModule> {
 /// Runs the program and writes its outputs.
 pub(crate) fn run(options: &Options) -> Done {
     if options.json && is_stdout(&options.output) {
-        return Err(Refusal::Usage("--json and -o - both write to standard output: name a file for the outputs".into()));
+        return Err(Refusal::Usage(
+            "--json and -o - both write to standard output: name a file for the outputs".into(),
+        ));
     }
     check_outputs([&options.output].into_iter().chain(&options.state_after))?;
     let mut module = if options.compile && !options.train && options.state_after.is_none() {

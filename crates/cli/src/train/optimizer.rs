@@ -207,7 +207,10 @@ pub(super) fn schedule(options: &Options, steps: u64) -> Box<dyn Schedule> {
         Some(Warmup::Share(s)) => (s * steps as f64).round() as u64,
     };
     if warm >= steps {
-        note!("--warmup {warm}: the run has only {}, so the learning rate never reaches its full value", counted(steps as usize, "step"));
+        note!(
+            "--warmup {warm}: the run has only {}, so the learning rate never reaches its full value",
+            counted(steps as usize, "step")
+        );
     }
     let rest = steps.saturating_sub(warm).max(1);
     let main: Box<dyn Schedule> = match options.schedule.unwrap_or(default) {

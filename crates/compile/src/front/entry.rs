@@ -212,7 +212,9 @@ impl<O: TensorTree> Whole<O> {
 fn source(slot: &Slot, leaves: &Leaves<'_>, locals: &[Tensor]) -> Result<Option<Tensor>> {
     match slot {
         Slot::Source(Source::Local(k)) => Ok(Some(locals[*k].clone())),
-        Slot::Source(source) => source.tensor(leaves).map(Some).ok_or_else(|| Error::internal("a source is not a tensor")),
+        Slot::Source(source) => {
+            source.tensor(leaves).map(Some).ok_or_else(|| Error::internal("a source is not a tensor"))
+        }
         Slot::Output(_) => Ok(None),
     }
 }

@@ -139,7 +139,8 @@ pub(super) fn load(
     let expected = model_state(state.model, state.frozen);
     for (name, found) in [("misses", missing(&expected, &model)), ("has the unknown", missing(&model, &expected))] {
         if let Some(first) = found.first() {
-            let message = format!("the checkpoint is from another model: it {name} `{first}` ({} in total)", found.len());
+            let message =
+                format!("the checkpoint is from another model: it {name} `{first}` ({} in total)", found.len());
             return Err(refused(path, message));
         }
     }

@@ -133,7 +133,8 @@ impl Layers {
             ends.sort_unstable();
             ends.dedup();
             let quoted: Vec<String> = ends.iter().map(|e| format!("{e:?}")).collect();
-            let known = if ends.is_empty() { "it has none".to_string() } else { format!("it has {}", quoted.join(", ")) };
+            let known =
+                if ends.is_empty() { "it has none".to_string() } else { format!("it has {}", quoted.join(", ")) };
             if let Some(path) = self.hidden.iter().find(|path| ends_in(path, unknown)) {
                 return refuse(format!("{path} is called in a sub-graph, where it cannot have an adapter"));
             }
