@@ -1,4 +1,4 @@
-//! What C may get wrong is refused with a message, and memory that C need not have initialized is only written.
+//! Mistakes of C callers are errors with a message, and memory that C need not initialize is only written.
 #![allow(clippy::unwrap_used)] // a test that cannot go on should stop
 
 use crate::adapters::*;

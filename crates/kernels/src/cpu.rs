@@ -1,4 +1,4 @@
-//! Which instruction set kernels use: chosen once, on first use. What the sets are is in `sets`.
+//! The choice of an instruction set, made once, on first use. The sets themselves are in `sets`.
 //!
 //! `FIREBRAND_CPU=avx512|avx2|neon|simd128|portable` forces a lower one; asking for one that the machine does not have gives
 //! the best below it.

@@ -48,13 +48,13 @@ pub(crate) fn load_program(path: &Path, weights: WeightOptions) -> Done<Exported
 /// Reads arrays from a `.npz` file.
 pub(crate) fn read_arrays(path: &Path) -> Done<Tensors> {
     check_npz(path)?;
-    Ok(read_npz(path)?)
+    read_npz(path).map_err(|e| program_file::of_other_kind(path, "an .npz file", e))
 }
 
 /// Like [`read_arrays`], without reading what can stay in the file.
 pub(crate) fn read_rows(path: &Path) -> Done<IndexMap<String, Rows>> {
     check_npz(path)?;
-    Ok(read_npz_rows(path)?)
+    read_npz_rows(path).map_err(|e| program_file::of_other_kind(path, "an .npz file", e))
 }
 
 fn check_npz(path: &Path) -> Done {

@@ -1,6 +1,7 @@
 //! `firebrand run`: runs a program on arrays and writes its outputs as arrays.
 
 use super::{WeightOptions, call, load, load_program, read_arrays};
+use crate::program_file::is_stdout;
 use crate::refusal::{Done, Refusal, note, say};
 use firebrand::graph::ProgramModule;
 use firebrand::graph::interpret::Value;
@@ -93,6 +94,11 @@ fn folded(options: &Options) -> Done<ProgramModule> {
 
 /// Runs the program and writes its outputs.
 pub(crate) fn run(options: &Options) -> Done {
+    if options.json && is_stdout(&options.output) {
+        return Err(Refusal::Usage(
+            "--json and -o - both write to standard output: name a file for the outputs".into(),
+        ));
+    }
     check_outputs([&options.output].into_iter().chain(&options.state_after))?;
     let mut module = if options.compile && !options.train && options.state_after.is_none() {
         folded(options)?

@@ -1,4 +1,4 @@
-//! What an entry of ours says of an op beside its implementation: the columns of the op's record.
+//! The columns of an op's record, as our declarations give them.
 //!
 //! Guarantees that every value is one of those listed in `schema/README.md` and that every argument it names exists.
 //! What a column holds when its key is absent, and whether it may be, is decided at emission, where all ops are known.

@@ -87,7 +87,7 @@ pub struct BackwardOptions {
     pub retain_graph: Option<bool>,
     /// Record the run itself, for higher derivatives.
     pub create_graph: bool,
-    /// Only these accumulate gradients.
+    /// Accumulate gradients into these only.
     pub inputs: Option<Vec<Target>>,
 }
 

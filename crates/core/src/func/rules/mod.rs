@@ -205,7 +205,7 @@ pub(crate) enum Rule {
     Random,
     /// Refused: results whose shape depends on values, and forms that write tensors given.
     Refuse,
-    /// Nothing to do: the ops it is made of are batched, or it takes no tensors.
+    /// Nothing to do: the ops it consists of are batched, or it takes no tensors.
     Parts,
     /// Sample by sample.
     Loop,
@@ -216,7 +216,7 @@ pub(crate) enum Rule {
 pub enum Batching {
     /// It has a batching rule.
     Rule,
-    /// It is made of ops that come through.
+    /// It consists of ops that are batched themselves.
     Decompose,
     /// It runs sample by sample, with a warning.
     Fallback,

@@ -5174,7 +5174,7 @@ pub fn nan_to_num_<'a>(
     Ok(self_)
 }
 
-/// Returns the tensor unchanged; bools are refused.
+/// Returns the tensor unchanged; bools are an error.
 ///
 /// `aten::positive(Tensor(a) self) -> Tensor(a)`
 pub fn positive(self_: &Tensor) -> Result<Tensor> {
@@ -5640,7 +5640,7 @@ pub fn i0_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
     Ok(self_)
 }
 
-/// `i0`, times e to the minus magnitude.
+/// `exp(-|x|) * i0(x)` of every element.
 ///
 /// `aten::special_i0e(Tensor self) -> Tensor`
 pub fn special_i0e(self_: &Tensor) -> Result<Tensor> {
@@ -5684,7 +5684,7 @@ pub fn special_i1(self_: &Tensor) -> Result<Tensor> {
     Ok(result)
 }
 
-/// `special_i1`, times e to the minus magnitude.
+/// `exp(-|x|) * special_i1(x)` of every element.
 ///
 /// `aten::special_i1e(Tensor self) -> Tensor`
 pub fn special_i1e(self_: &Tensor) -> Result<Tensor> {
@@ -5706,7 +5706,7 @@ pub fn special_i1e(self_: &Tensor) -> Result<Tensor> {
     Ok(result)
 }
 
-/// `erfc`, times e to the square.
+/// The scaled complementary error function `exp(x²) * erfc(x)`.
 ///
 /// `aten::special_erfcx(Tensor self) -> Tensor`
 pub fn special_erfcx(self_: &Tensor) -> Result<Tensor> {
@@ -5728,7 +5728,7 @@ pub fn special_erfcx(self_: &Tensor) -> Result<Tensor> {
     Ok(result)
 }
 
-/// The argument at which the normal distribution has this cumulative probability.
+/// The inverse of `special_ndtr`: the quantile of the standard normal distribution for each probability.
 ///
 /// `aten::special_ndtri(Tensor self) -> Tensor`
 pub fn special_ndtri(self_: &Tensor) -> Result<Tensor> {
@@ -5750,7 +5750,7 @@ pub fn special_ndtri(self_: &Tensor) -> Result<Tensor> {
     Ok(result)
 }
 
-/// The logarithm of the cumulative probability of the normal distribution.
+/// The logarithm of `special_ndtr`, the cumulative distribution function of the standard normal distribution.
 ///
 /// `aten::special_log_ndtr(Tensor self) -> Tensor`
 pub fn special_log_ndtr(self_: &Tensor) -> Result<Tensor> {
@@ -5993,7 +5993,7 @@ pub fn special_modified_bessel_k1(self_: &Tensor) -> Result<Tensor> {
     Ok(result)
 }
 
-/// The modified Bessel function of the second kind, order zero, times e to the argument.
+/// The modified Bessel function of the second kind, order zero, times `exp(x)`.
 ///
 /// `aten::special_scaled_modified_bessel_k0(Tensor x) -> Tensor`
 pub fn special_scaled_modified_bessel_k0(x: &Tensor) -> Result<Tensor> {
@@ -6004,7 +6004,7 @@ pub fn special_scaled_modified_bessel_k0(x: &Tensor) -> Result<Tensor> {
     below::special_scaled_modified_bessel_k0(word, x)
 }
 
-/// The modified Bessel function of the second kind, order one, times e to the argument.
+/// The modified Bessel function of the second kind, order one, times `exp(x)`.
 ///
 /// `aten::special_scaled_modified_bessel_k1(Tensor x) -> Tensor`
 pub fn special_scaled_modified_bessel_k1(x: &Tensor) -> Result<Tensor> {
@@ -6026,7 +6026,7 @@ pub fn special_spherical_bessel_j0(x: &Tensor) -> Result<Tensor> {
     below::special_spherical_bessel_j0(word, x)
 }
 
-/// `self` times the logarithm of one plus `other`; zero where `self` is.
+/// `self * log(1 + other)`, which is 0 where `self` is 0.
 ///
 /// `aten::special_xlog1py(Tensor self, Tensor other) -> Tensor`
 pub fn special_xlog1py(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
@@ -6088,7 +6088,7 @@ pub fn special_zeta(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
     Ok(result)
 }
 
-/// The regularised lower incomplete gamma function of order `self`.
+/// The regularized lower incomplete gamma function of order `self`.
 ///
 /// `aten::igamma(Tensor self, Tensor other) -> Tensor`
 pub fn igamma(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
@@ -6126,7 +6126,7 @@ pub fn igamma(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
     Ok(result)
 }
 
-/// The regularised lower incomplete gamma function of order `self`. In-place form.
+/// The regularized lower incomplete gamma function of order `self`. In-place form.
 ///
 /// `aten::igamma_(Tensor(a!) self, Tensor other) -> Tensor(a!)`
 pub fn igamma_<'a>(self_: &'a Tensor, other: &Tensor) -> Result<&'a Tensor> {
@@ -6170,7 +6170,7 @@ pub fn igamma_<'a>(self_: &'a Tensor, other: &Tensor) -> Result<&'a Tensor> {
     Ok(self_)
 }
 
-/// The regularised upper incomplete gamma function of order `self`.
+/// The regularized upper incomplete gamma function of order `self`.
 ///
 /// `aten::igammac(Tensor self, Tensor other) -> Tensor`
 pub fn igammac(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
@@ -6208,7 +6208,7 @@ pub fn igammac(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
     Ok(result)
 }
 
-/// The regularised upper incomplete gamma function of order `self`. In-place form.
+/// The regularized upper incomplete gamma function of order `self`. In-place form.
 ///
 /// `aten::igammac_(Tensor(a!) self, Tensor other) -> Tensor(a!)`
 pub fn igammac_<'a>(self_: &'a Tensor, other: &Tensor) -> Result<&'a Tensor> {
@@ -6364,7 +6364,7 @@ pub fn special_shifted_chebyshev_polynomial_w(x: &Tensor, n: &Tensor) -> Result<
     below::special_shifted_chebyshev_polynomial_w(word, x, n)
 }
 
-/// Hermite's polynomial, as physicists define it, of order `n`.
+/// The physicists' Hermite polynomial of order `n`.
 ///
 /// `aten::special_hermite_polynomial_h(Tensor x, Tensor n) -> Tensor`
 pub fn special_hermite_polynomial_h(x: &Tensor, n: &Tensor) -> Result<Tensor> {
@@ -6375,7 +6375,7 @@ pub fn special_hermite_polynomial_h(x: &Tensor, n: &Tensor) -> Result<Tensor> {
     below::special_hermite_polynomial_h(word, x, n)
 }
 
-/// Hermite's polynomial, as probabilists define it, of order `n`.
+/// The probabilists' Hermite polynomial of order `n`.
 ///
 /// `aten::special_hermite_polynomial_he(Tensor x, Tensor n) -> Tensor`
 pub fn special_hermite_polynomial_he(x: &Tensor, n: &Tensor) -> Result<Tensor> {
@@ -6389,7 +6389,7 @@ pub fn special_hermite_polynomial_he(x: &Tensor, n: &Tensor) -> Result<Tensor> {
     below::special_hermite_polynomial_he(word, x, n)
 }
 
-/// Laguerre's polynomial, of order `n`.
+/// The Laguerre polynomial of order `n`.
 ///
 /// `aten::special_laguerre_polynomial_l(Tensor x, Tensor n) -> Tensor`
 pub fn special_laguerre_polynomial_l(x: &Tensor, n: &Tensor) -> Result<Tensor> {
@@ -6403,7 +6403,7 @@ pub fn special_laguerre_polynomial_l(x: &Tensor, n: &Tensor) -> Result<Tensor> {
     below::special_laguerre_polynomial_l(word, x, n)
 }
 
-/// Legendre's polynomial, of order `n`.
+/// The Legendre polynomial of order `n`.
 ///
 /// `aten::special_legendre_polynomial_p(Tensor x, Tensor n) -> Tensor`
 pub fn special_legendre_polynomial_p(x: &Tensor, n: &Tensor) -> Result<Tensor> {
@@ -7983,7 +7983,7 @@ pub fn clamp_<'a>(
     Ok(self_)
 }
 
-/// Limits every element to a range of its own; `None` leaves that side open.
+/// Limits every element to its own range; `None` leaves that side open.
 ///
 /// `aten::clamp.Tensor(Tensor self, Tensor? min=None, Tensor? max=None) -> Tensor`
 pub fn clamp_tensor(
@@ -8019,7 +8019,7 @@ pub fn clamp_tensor(
     Ok(result)
 }
 
-/// Limits every element to a range of its own; `None` leaves that side open. In-place form.
+/// Limits every element to its own range; `None` leaves that side open. In-place form.
 ///
 /// `aten::clamp_.Tensor(Tensor(a!) self, Tensor? min=None, Tensor? max=None) -> Tensor(a!)`
 pub fn clamp_tensor_<'a>(
@@ -8191,7 +8191,7 @@ pub fn clamp_max_<'a>(self_: &'a Tensor, max: Scalar) -> Result<&'a Tensor> {
     Ok(self_)
 }
 
-/// Replaces elements below the element of `min` with it.
+/// Replaces elements that are below the corresponding element of `min` with it.
 ///
 /// `aten::clamp_min.Tensor(Tensor self, Tensor min) -> Tensor`
 pub fn clamp_min_tensor(self_: &Tensor, min: &Tensor) -> Result<Tensor> {
@@ -8215,7 +8215,7 @@ pub fn clamp_min_tensor(self_: &Tensor, min: &Tensor) -> Result<Tensor> {
     Ok(result)
 }
 
-/// Replaces elements below the element of `min` with it. In-place form.
+/// Replaces elements that are below the corresponding element of `min` with it. In-place form.
 ///
 /// `aten::clamp_min_.Tensor(Tensor(a!) self, Tensor min) -> Tensor(a!)`
 pub fn clamp_min_tensor_<'a>(self_: &'a Tensor, min: &Tensor) -> Result<&'a Tensor> {
@@ -8253,7 +8253,7 @@ pub fn clamp_min_tensor_<'a>(self_: &'a Tensor, min: &Tensor) -> Result<&'a Tens
     Ok(self_)
 }
 
-/// Replaces elements above the element of `max` with it.
+/// Replaces elements that are above the corresponding element of `max` with it.
 ///
 /// `aten::clamp_max.Tensor(Tensor self, Tensor max) -> Tensor`
 pub fn clamp_max_tensor(self_: &Tensor, max: &Tensor) -> Result<Tensor> {
@@ -8277,7 +8277,7 @@ pub fn clamp_max_tensor(self_: &Tensor, max: &Tensor) -> Result<Tensor> {
     Ok(result)
 }
 
-/// Replaces elements above the element of `max` with it. In-place form.
+/// Replaces elements that are above the corresponding element of `max` with it. In-place form.
 ///
 /// `aten::clamp_max_.Tensor(Tensor(a!) self, Tensor max) -> Tensor(a!)`
 pub fn clamp_max_tensor_<'a>(self_: &'a Tensor, max: &Tensor) -> Result<&'a Tensor> {
@@ -8803,7 +8803,7 @@ pub fn hardswish_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
     Ok(self_)
 }
 
-/// Multiplies every element by the standard normal distribution function at it. `approximate` is `"none"` or `"tanh"`, the faster approximation.
+/// Gaussian error linear unit: `x` times the standard normal distribution function at `x`. `approximate` is `"none"` or `"tanh"`, the faster approximation.
 ///
 /// `aten::gelu(Tensor self, *, str approximate='none') -> Tensor`
 pub fn gelu(self_: &Tensor, approximate: &str) -> Result<Tensor> {
@@ -8827,7 +8827,7 @@ pub fn gelu(self_: &Tensor, approximate: &str) -> Result<Tensor> {
     Ok(result)
 }
 
-/// Multiplies every element by the standard normal distribution function at it. `approximate` is `"none"` or `"tanh"`, the faster approximation. In-place form.
+/// Gaussian error linear unit: `x` times the standard normal distribution function at `x`. `approximate` is `"none"` or `"tanh"`, the faster approximation. In-place form.
 ///
 /// `aten::gelu_(Tensor(a!) self, *, str approximate='none') -> Tensor(a!)`
 pub fn gelu_<'a>(self_: &'a Tensor, approximate: &str) -> Result<&'a Tensor> {
@@ -11422,7 +11422,7 @@ pub fn trace(self_: &Tensor) -> Result<Tensor> {
     Ok(result)
 }
 
-/// A histogram with `bins` bins of equal width from `min` to `max`; from the smallest to the largest element if both are 0.
+/// A histogram with `bins` bins of equal width from `min` to `max`, or from the smallest to the largest element if both are 0.
 ///
 /// `aten::histc(Tensor self, int bins=100, Scalar min=0, Scalar max=0) -> Tensor`
 pub fn histc(self_: &Tensor, bins: i64, min: Scalar, max: Scalar) -> Result<Tensor> {
@@ -11769,7 +11769,7 @@ pub fn corrcoef(self_: &Tensor) -> Result<Tensor> {
     composite::corrcoef(self_)
 }
 
-/// Sums until the tensor has a shape that broadcasts to its own; undoes broadcasting.
+/// Sums the tensor to a shape that broadcasts to its own; undoes broadcasting.
 ///
 /// `aten::sum_to_size(Tensor self, SymInt[] size) -> Tensor`
 pub fn sum_to_size(self_: &Tensor, size: &[SymInt]) -> Result<Tensor> {
@@ -16076,7 +16076,7 @@ pub fn stft_center(
     )
 }
 
-/// The signal of a short-time Fourier transform, by overlapping and adding.
+/// The inverse of the short-time Fourier transform, by overlapping and adding.
 ///
 /// `aten::istft(Tensor self, int n_fft, int? hop_length=None, int? win_length=None, Tensor? window=None, bool center=True, bool normalized=False, bool? onesided=None, int? length=None, bool return_complex=False) -> Tensor`
 pub fn istft(
@@ -16468,7 +16468,7 @@ pub fn fft_rfftfreq(
     below::fft_rfftfreq(word, n, d, dtype, device)
 }
 
-/// The inverse of matrices, and for each 0 or the number of the pivot that is 0.
+/// The inverse of matrices, and for each of them 0 or the position of a pivot that is 0.
 ///
 /// `aten::linalg_inv_ex(Tensor A, *, bool check_errors=False) -> (Tensor inverse, Tensor info)`
 pub fn linalg_inv_ex(A: &Tensor, check_errors: bool) -> Result<(Tensor, Tensor)> {
@@ -16560,7 +16560,7 @@ pub fn _linalg_solve_ex(
     Ok((result, LU, pivots, info))
 }
 
-/// Solves `A X = B`, and returns for each matrix 0 or the number of the pivot that is 0.
+/// Solves `A X = B`, and returns for each matrix 0 or the position of a pivot that is 0.
 ///
 /// `aten::linalg_solve_ex(Tensor A, Tensor B, *, bool left=True, bool check_errors=False) -> (Tensor result, Tensor info)`
 pub fn linalg_solve_ex(
@@ -17137,7 +17137,7 @@ pub fn linalg_svdvals(A: &Tensor, driver: Option<&str>) -> Result<Tensor> {
     composite::linalg::svdvals(A, driver)
 }
 
-/// Solves `self X = B` for a triangular `self`. `unitriangular` takes its diagonal for ones.
+/// Solves `self X = B` for a triangular `self`. With `unitriangular`, its diagonal is taken to be ones.
 ///
 /// `aten::linalg_solve_triangular(Tensor self, Tensor B, *, bool upper, bool left=True, bool unitriangular=False) -> Tensor`
 pub fn linalg_solve_triangular(
@@ -18333,7 +18333,7 @@ pub fn _linear_quantized(
     Ok(result)
 }
 
-/// The convolution of any number of spatial dimensions that the others are made of; `transposed` is its adjoint.
+/// The convolution over any number of spatial dimensions, on which the others are built; `transposed` computes its adjoint.
 ///
 /// `aten::convolution(Tensor input, Tensor weight, Tensor? bias, SymInt[] stride, SymInt[] padding, SymInt[] dilation, bool transposed, SymInt[] output_padding, SymInt groups) -> Tensor`
 pub fn convolution(
@@ -18412,7 +18412,7 @@ pub fn convolution(
     Ok(result)
 }
 
-/// The convolution of any number of spatial dimensions that the others are made of; `transposed` is its adjoint. `out=` form.
+/// The convolution over any number of spatial dimensions, on which the others are built; `transposed` computes its adjoint. `out=` form.
 ///
 /// `aten::convolution.out(Tensor input, Tensor weight, Tensor? bias, SymInt[] stride, SymInt[] padding, SymInt[] dilation, bool transposed, SymInt[] output_padding, SymInt groups, *, Tensor(a!) out) -> Tensor(a!)`
 pub fn convolution_out<'a>(
@@ -18731,7 +18731,7 @@ pub fn conv1d_padding(
     composite::conv1d_padding(input, weight, bias, stride, padding, dilation, groups)
 }
 
-/// The adjoint of `conv1d`, which enlarges; `output_padding` settles the length where a stride leaves it open.
+/// The transposed convolution, the adjoint of `conv1d`; `output_padding` selects the length if the stride leaves it ambiguous.
 ///
 /// `aten::conv_transpose1d(Tensor input, Tensor weight, Tensor? bias=None, SymInt[1] stride=1, SymInt[1] padding=0, SymInt[1] output_padding=0, SymInt groups=1, SymInt[1] dilation=1) -> Tensor`
 pub fn conv_transpose1d(
@@ -18893,7 +18893,7 @@ pub fn conv2d_padding(
     composite::conv2d_padding(input, weight, bias, stride, padding, dilation, groups)
 }
 
-/// The adjoint of `conv2d`, which enlarges; `output_padding` settles the size where a stride leaves it open.
+/// The transposed convolution, the adjoint of `conv2d`; `output_padding` selects the size if the stride leaves it ambiguous.
 ///
 /// `aten::conv_transpose2d.input(Tensor input, Tensor weight, Tensor? bias=None, SymInt[2] stride=1, SymInt[2] padding=0, SymInt[2] output_padding=0, SymInt groups=1, SymInt[2] dilation=1) -> Tensor`
 pub fn conv_transpose2d(
@@ -19046,7 +19046,7 @@ pub fn conv3d_padding(
     composite::conv3d_padding(input, weight, bias, stride, padding, dilation, groups)
 }
 
-/// The adjoint of `conv3d`, which enlarges; `output_padding` settles the size where a stride leaves it open.
+/// The transposed convolution, the adjoint of `conv3d`; `output_padding` selects the size if the stride leaves it ambiguous.
 ///
 /// `aten::conv_transpose3d.input(Tensor input, Tensor weight, Tensor? bias=None, SymInt[3] stride=1, SymInt[3] padding=0, SymInt[3] output_padding=0, SymInt groups=1, SymInt[3] dilation=1) -> Tensor`
 pub fn conv_transpose3d(
@@ -19247,7 +19247,7 @@ pub fn max_pool1d(
     composite::max_pool1d(self_, kernel_size, stride, padding, dilation, ceil_mode)
 }
 
-/// `max_pool1d` that also returns where the elements came from.
+/// `max_pool1d` that also returns the indices of the elements.
 ///
 /// `aten::max_pool1d_with_indices(Tensor self, int[1] kernel_size, int[1] stride=[], int[1] padding=[0], int[1] dilation=[1], bool ceil_mode=False) -> (Tensor, Tensor)`
 pub fn max_pool1d_with_indices(
@@ -19310,7 +19310,7 @@ pub fn max_pool2d(
     composite::max_pool2d(self_, kernel_size, stride, padding, dilation, ceil_mode)
 }
 
-/// `max_pool2d` that also returns where the elements came from.
+/// `max_pool2d` that also returns the indices of the elements.
 ///
 /// `aten::max_pool2d_with_indices(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, int[2] dilation=1, bool ceil_mode=False) -> (Tensor, Tensor)`
 pub fn max_pool2d_with_indices(
@@ -19475,7 +19475,7 @@ pub fn max_pool3d(
     composite::max_pool3d(self_, kernel_size, stride, padding, dilation, ceil_mode)
 }
 
-/// `max_pool3d` that also returns where the elements came from.
+/// `max_pool3d` that also returns the indices of the elements.
 ///
 /// `aten::max_pool3d_with_indices(Tensor self, int[3] kernel_size, int[3] stride=[], int[3] padding=0, int[3] dilation=1, bool ceil_mode=False) -> (Tensor, Tensor)`
 pub fn max_pool3d_with_indices(
@@ -19612,7 +19612,7 @@ pub fn max_pool3d_with_indices_backward(
     Ok(result)
 }
 
-/// Puts elements back to where `max_pool2d_with_indices` took them from; the rest is 0.
+/// Puts elements back where `max_pool2d_with_indices` took them from; the rest is 0.
 ///
 /// `aten::max_unpool2d(Tensor self, Tensor indices, SymInt[2] output_size) -> Tensor`
 pub fn max_unpool2d(
@@ -19643,7 +19643,7 @@ pub fn max_unpool2d(
     Ok(result)
 }
 
-/// Puts elements back to where `max_pool3d_with_indices` took them from; the rest is 0.
+/// Puts elements back where `max_pool3d_with_indices` took them from; the rest is 0.
 ///
 /// `aten::max_unpool3d(Tensor self, Tensor indices, SymInt[3] output_size, int[3] stride, int[3] padding) -> Tensor`
 pub fn max_unpool3d(
@@ -23020,7 +23020,7 @@ pub fn unsafe_view(self_: &Tensor, size: &[SymInt]) -> Result<Tensor> {
     Ok(result)
 }
 
-/// `split` whose results count as tensors of their own instead of views.
+/// `split` whose results are separate tensors instead of views.
 ///
 /// `aten::unsafe_split.Tensor(Tensor self, SymInt split_size, int dim=0) -> Tensor[]`
 pub fn unsafe_split(
@@ -23425,7 +23425,7 @@ pub fn chunk(self_: &Tensor, chunks: i64, dim: i64) -> Result<Vec<Tensor>> {
     composite::view::chunk(self_, chunks, dim)
 }
 
-/// `chunk` whose results count as tensors of their own instead of views.
+/// `chunk` whose results are separate tensors instead of views.
 ///
 /// `aten::unsafe_chunk(Tensor self, int chunks, int dim=0) -> Tensor[]`
 pub fn unsafe_chunk(self_: &Tensor, chunks: i64, dim: i64) -> Result<Vec<Tensor>> {
@@ -25619,7 +25619,7 @@ pub fn _assert_async_msg(self_: &Tensor, assert_msg: &str) -> Result<()> {
     below::_assert_async_msg(word, self_, assert_msg)
 }
 
-/// States that a size lies between `min` and `max`; anything else is an error.
+/// Asserts that a size is between `min` and `max`.
 ///
 /// `aten::sym_constrain_range(Scalar size, *, int? min=None, int? max=None) -> ()`
 pub fn sym_constrain_range(
@@ -25637,7 +25637,7 @@ pub fn sym_constrain_range(
     below::sym_constrain_range(word, size, min, max)
 }
 
-/// States that a number is a size between `min` and `max`; anything else is an error.
+/// Asserts that a number is a size between `min` and `max`.
 ///
 /// `aten::sym_constrain_range_for_size(Scalar size, *, int? min=None, int? max=None) -> ()`
 pub fn sym_constrain_range_for_size(
@@ -27652,7 +27652,7 @@ pub fn embedding_renorm_<'a>(
     Ok(self_)
 }
 
-/// Fills the diagonal with a number, in place. `wrap` begins it again below the square of a tall matrix.
+/// Fills the diagonal with a number, in place. `wrap` restarts it below the square part of a tall matrix.
 ///
 /// `aten::fill_diagonal_(Tensor(a!) self, Scalar fill_value, bool wrap=False) -> Tensor(a!)`
 pub fn fill_diagonal_<'a>(
@@ -27880,7 +27880,7 @@ pub fn block_diag(tensors: &[Tensor]) -> Result<Tensor> {
     composite::join::block_diag(tensors)
 }
 
-/// All combinations of one element of each vector, as rows.
+/// All combinations of one element from each vector, as rows.
 ///
 /// `aten::cartesian_prod(Tensor[] tensors) -> Tensor`
 pub fn cartesian_prod(tensors: &[Tensor]) -> Result<Tensor> {
@@ -27931,7 +27931,7 @@ pub fn repeat(self_: &Tensor, repeats: &[SymInt]) -> Result<Tensor> {
     Ok(result)
 }
 
-/// `repeat` whose missing counts on the left are 1.
+/// `repeat` with one count per dimension, the last dimension last; missing counts on the left are 1.
 ///
 /// `aten::tile(Tensor self, SymInt[] dims) -> Tensor`
 pub fn tile(self_: &Tensor, dims: &[SymInt]) -> Result<Tensor> {
@@ -28043,7 +28043,7 @@ pub fn rot90(self_: &Tensor, k: i64, dims: &[i64]) -> Result<Tensor> {
     composite::join::rot90(self_, k, dims)
 }
 
-/// Shifts elements along dimensions; those that fall off reappear at the other end.
+/// Shifts elements along dimensions; those shifted past one end reappear at the other.
 ///
 /// `aten::roll(Tensor self, SymInt[1] shifts, int[1] dims=[]) -> Tensor`
 pub fn roll(self_: &Tensor, shifts: &[SymInt], dims: &[i64]) -> Result<Tensor> {
@@ -28649,7 +28649,7 @@ pub fn replication_pad3d_backward(
     Ok(result)
 }
 
-/// Sorts along a dimension. Returns the elements and where they were; NaN counts as the largest.
+/// Sorts along a dimension. Returns the elements and their former indices; NaN counts as the largest.
 ///
 /// `aten::sort(Tensor self, int dim=-1, bool descending=False) -> (Tensor values, Tensor indices)`
 pub fn sort(self_: &Tensor, dim: i64, descending: bool) -> Result<(Tensor, Tensor)> {
@@ -28674,7 +28674,7 @@ pub fn sort(self_: &Tensor, dim: i64, descending: bool) -> Result<(Tensor, Tenso
     Ok((values, indices))
 }
 
-/// Sorts along a dimension. Returns the elements and where they were; NaN counts as the largest. `out=` form.
+/// Sorts along a dimension. Returns the elements and their former indices; NaN counts as the largest. `out=` form.
 ///
 /// `aten::sort.values(Tensor self, int dim=-1, bool descending=False, *, Tensor(a!) values, Tensor(b!) indices) -> (Tensor(a!) values, Tensor(b!) indices)`
 pub fn sort_out<'a>(
@@ -29141,7 +29141,7 @@ pub fn unique2(
     Ok((result0, result1, result2))
 }
 
-/// The elements without repetitions in a row, and, if asked for, where each went and how often each occurred.
+/// The elements with consecutive repetitions removed, and, on request, the position of each input element in the result and the counts.
 ///
 /// `aten::unique_consecutive(Tensor self, bool return_inverse=False, bool return_counts=False, int? dim=None) -> (Tensor, Tensor, Tensor)`
 pub fn unique_consecutive(
@@ -29179,7 +29179,7 @@ pub fn unique_consecutive(
     Ok((result0, result1, result2))
 }
 
-/// The distinct slices along a dimension, and, if asked for, where each went and how often each occurred.
+/// The distinct slices along a dimension, and, on request, the position of each input slice in the result and the counts.
 ///
 /// `aten::unique_dim(Tensor self, int dim, bool sorted=True, bool return_inverse=False, bool return_counts=False) -> (Tensor, Tensor, Tensor)`
 pub fn unique_dim(
@@ -31478,7 +31478,7 @@ pub fn lcm(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
     below::lcm(word, self_, other)
 }
 
-/// The float next to `self` on the way to `other`.
+/// The next float after `self` in the direction of `other`.
 ///
 /// `aten::nextafter(Tensor self, Tensor other) -> Tensor`
 pub fn nextafter(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
@@ -31536,7 +31536,7 @@ pub fn frexp(self_: &Tensor) -> Result<(Tensor, Tensor)> {
     Ok((mantissa, exponent))
 }
 
-/// Counts, or sums of weights, between edges that do not fall, and the edges. With `density` the histogram integrates to 1.
+/// Counts, or sums of weights, between non-decreasing edges, and the edges. With `density` the histogram integrates to 1.
 ///
 /// `aten::histogram.bins_tensor(Tensor self, Tensor bins, *, Tensor? weight=None, bool density=False) -> (Tensor hist, Tensor bin_edges)`
 pub fn histogram_bins(
@@ -31564,7 +31564,7 @@ pub fn histogram_bins(
     composite::histogram::histogram_bins(self_, bins, weight, density)
 }
 
-/// Counts, or sums of weights, in `bins` bins of one width, and their edges; over the range of the elements unless `range` says otherwise.
+/// Counts, or sums of weights, in `bins` bins of equal width, and their edges; over the range of the elements unless `range` says otherwise.
 ///
 /// `aten::histogram.bin_ct(Tensor self, int bins=100, *, float[]? range=None, Tensor? weight=None, bool density=False) -> (Tensor hist, Tensor bin_edges)`
 pub fn histogram(
@@ -31897,7 +31897,7 @@ pub fn _ctc_loss_backward(
     Ok(result)
 }
 
-/// Sequences of several lengths in one tensor, short ones filled up with `padding_value`.
+/// Sequences of different lengths in one tensor, padded with `padding_value`.
 ///
 /// `aten::pad_sequence(Tensor[] sequences, bool batch_first=False, float padding_value=0.0, str padding_side="right") -> Tensor`
 pub fn pad_sequence(
@@ -31994,7 +31994,7 @@ pub fn _upsample_lanczos2d_aa(
     )
 }
 
-/// The same memory as elements of another dtype; the last dimension grows or shrinks with their size. Nothing flows through it.
+/// The same memory as elements of another dtype; the last dimension grows or shrinks with their size. It has no gradient.
 ///
 /// `aten::view.dtype(Tensor(a) self, ScalarType dtype) -> Tensor(a)`
 pub fn view_dtype(self_: &Tensor, dtype: DType) -> Result<Tensor> {
@@ -32005,7 +32005,7 @@ pub fn view_dtype(self_: &Tensor, dtype: DType) -> Result<Tensor> {
     below::view_dtype(word, self_, dtype)
 }
 
-/// `split_with_sizes` whose results count as tensors of their own instead of views.
+/// `split_with_sizes` whose results are separate tensors instead of views.
 ///
 /// `aten::unsafe_split_with_sizes(Tensor self, SymInt[] split_sizes, int dim=0) -> Tensor[]`
 pub fn unsafe_split_with_sizes(
@@ -32062,7 +32062,7 @@ pub fn squeeze_dims_<'a>(self_: &'a Tensor, dim: &[i64]) -> Result<&'a Tensor> {
     Ok(self_)
 }
 
-/// Gives a tensor any sizes, strides and offset over its memory, in place.
+/// Gives a tensor new sizes, strides and offset over its memory, in place.
 ///
 /// `aten::as_strided_(Tensor(a!) self, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) -> Tensor(a!)`
 pub fn as_strided_<'a>(
@@ -32134,7 +32134,7 @@ pub fn swapdims_<'a>(self_: &'a Tensor, dim0: i64, dim1: i64) -> Result<&'a Tens
     Ok(self_)
 }
 
-/// Gives a tensor another size, in place; its memory is replaced by larger if it is too small, and elements keep their places in it.
+/// Gives a tensor another size, in place; its memory is replaced by a larger one if it is too small, and elements keep their positions in it.
 ///
 /// `aten::resize_(Tensor(a!) self, SymInt[] size, *, MemoryFormat? memory_format=None) -> Tensor(a!)`
 pub fn resize_<'a>(
@@ -32192,7 +32192,7 @@ pub fn resize_as_<'a>(
     Ok(self_)
 }
 
-/// Makes a tensor show the memory of another, in place.
+/// Makes a tensor use the memory of another, in place.
 ///
 /// `aten::set_.source_Tensor(Tensor(a!) self, Tensor source) -> Tensor(a!)`
 pub fn set_source_<'a>(self_: &'a Tensor, source: &Tensor) -> Result<&'a Tensor> {
@@ -32214,7 +32214,7 @@ pub fn set_source_<'a>(self_: &'a Tensor, source: &Tensor) -> Result<&'a Tensor>
     Ok(self_)
 }
 
-/// Makes a tensor show a region of the memory of another, in place.
+/// Makes a tensor use a region of the memory of another, in place.
 ///
 /// `aten::set_.source_Tensor_storage_offset(Tensor(a!) self, Tensor source, SymInt storage_offset, SymInt[] size, SymInt[] stride=[]) -> Tensor(a!)`
 pub fn set_source_region_<'a>(
@@ -32290,7 +32290,7 @@ pub fn set_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
     Ok(self_)
 }
 
-/// Poisson numbers, one for each rate.
+/// Random numbers of Poisson distributions, one for each rate.
 ///
 /// `aten::poisson(Tensor self, Generator? generator=None) -> Tensor`
 pub fn poisson(self_: &Tensor) -> Result<Tensor> {
@@ -32312,7 +32312,7 @@ pub fn poisson(self_: &Tensor) -> Result<Tensor> {
     Ok(result)
 }
 
-/// How many of `count` trials succeed with probability `prob`, drawn for each pair.
+/// Random numbers of binomial distributions: the successes of `count` trials with probability `prob`.
 ///
 /// `aten::binomial(Tensor count, Tensor prob, Generator? generator=None) -> Tensor`
 pub fn binomial(count: &Tensor, prob: &Tensor) -> Result<Tensor> {
@@ -32375,7 +32375,7 @@ pub fn _standard_gamma_grad(self_: &Tensor, output: &Tensor) -> Result<Tensor> {
     Ok(result)
 }
 
-/// Powers of the elements of a vector, one row each, falling unless `increasing`.
+/// Powers of the elements of a vector, one row each, in descending order unless `increasing`.
 ///
 /// `aten::vander(Tensor x, int? N=None, bool increasing=False) -> Tensor`
 pub fn vander(x: &Tensor, N: Option<i64>, increasing: bool) -> Result<Tensor> {

@@ -3331,7 +3331,7 @@ impl Tensor {
     ) -> Result<&Tensor> {
         ops::nan_to_num_(self, nan.into(), posinf.into(), neginf.into())
     }
-    /// Returns the tensor unchanged; bools are refused.
+    /// Returns the tensor unchanged; bools are an error.
     ///
     /// `aten::positive(Tensor(a) self) -> Tensor(a)`
     ///
@@ -3343,7 +3343,7 @@ impl Tensor {
     pub fn positive(&self) -> Tensor {
         expect_ok(self.try_positive())
     }
-    /// Returns the tensor unchanged; bools are refused.
+    /// Returns the tensor unchanged; bools are an error.
     ///
     /// `aten::positive(Tensor(a) self) -> Tensor(a)`
     #[inline]
@@ -3952,7 +3952,7 @@ impl Tensor {
     pub fn try_i0_(&self) -> Result<&Tensor> {
         ops::i0_(self)
     }
-    /// The regularised lower incomplete gamma function of order `self`.
+    /// The regularized lower incomplete gamma function of order `self`.
     ///
     /// `aten::igamma(Tensor self, Tensor other) -> Tensor`
     ///
@@ -3964,14 +3964,14 @@ impl Tensor {
     pub fn igamma(&self, other: &Tensor) -> Tensor {
         expect_ok(self.try_igamma(other))
     }
-    /// The regularised lower incomplete gamma function of order `self`.
+    /// The regularized lower incomplete gamma function of order `self`.
     ///
     /// `aten::igamma(Tensor self, Tensor other) -> Tensor`
     #[inline]
     pub fn try_igamma(&self, other: &Tensor) -> Result<Tensor> {
         ops::igamma(self, other)
     }
-    /// The regularised lower incomplete gamma function of order `self`. In-place form.
+    /// The regularized lower incomplete gamma function of order `self`. In-place form.
     ///
     /// `aten::igamma_(Tensor(a!) self, Tensor other) -> Tensor(a!)`
     ///
@@ -3982,14 +3982,14 @@ impl Tensor {
     pub fn igamma_(&self, other: &Tensor) -> &Tensor {
         expect_ok(self.try_igamma_(other))
     }
-    /// The regularised lower incomplete gamma function of order `self`. In-place form.
+    /// The regularized lower incomplete gamma function of order `self`. In-place form.
     ///
     /// `aten::igamma_(Tensor(a!) self, Tensor other) -> Tensor(a!)`
     #[inline]
     pub fn try_igamma_(&self, other: &Tensor) -> Result<&Tensor> {
         ops::igamma_(self, other)
     }
-    /// The regularised upper incomplete gamma function of order `self`.
+    /// The regularized upper incomplete gamma function of order `self`.
     ///
     /// `aten::igammac(Tensor self, Tensor other) -> Tensor`
     ///
@@ -4001,14 +4001,14 @@ impl Tensor {
     pub fn igammac(&self, other: &Tensor) -> Tensor {
         expect_ok(self.try_igammac(other))
     }
-    /// The regularised upper incomplete gamma function of order `self`.
+    /// The regularized upper incomplete gamma function of order `self`.
     ///
     /// `aten::igammac(Tensor self, Tensor other) -> Tensor`
     #[inline]
     pub fn try_igammac(&self, other: &Tensor) -> Result<Tensor> {
         ops::igammac(self, other)
     }
-    /// The regularised upper incomplete gamma function of order `self`. In-place form.
+    /// The regularized upper incomplete gamma function of order `self`. In-place form.
     ///
     /// `aten::igammac_(Tensor(a!) self, Tensor other) -> Tensor(a!)`
     ///
@@ -4019,7 +4019,7 @@ impl Tensor {
     pub fn igammac_(&self, other: &Tensor) -> &Tensor {
         expect_ok(self.try_igammac_(other))
     }
-    /// The regularised upper incomplete gamma function of order `self`. In-place form.
+    /// The regularized upper incomplete gamma function of order `self`. In-place form.
     ///
     /// `aten::igammac_(Tensor(a!) self, Tensor other) -> Tensor(a!)`
     #[inline]
@@ -5473,7 +5473,7 @@ impl Tensor {
     ) -> Result<&Tensor> {
         ops::clamp_(self, min.into_optional_scalar(), max.into_optional_scalar())
     }
-    /// Limits every element to a range of its own; `None` leaves that side open.
+    /// Limits every element to its own range; `None` leaves that side open.
     ///
     /// `aten::clamp.Tensor(Tensor self, Tensor? min=None, Tensor? max=None) -> Tensor`
     ///
@@ -5485,7 +5485,7 @@ impl Tensor {
     pub fn clamp_tensor(&self, min: Option<&Tensor>, max: Option<&Tensor>) -> Tensor {
         expect_ok(self.try_clamp_tensor(min, max))
     }
-    /// Limits every element to a range of its own; `None` leaves that side open.
+    /// Limits every element to its own range; `None` leaves that side open.
     ///
     /// `aten::clamp.Tensor(Tensor self, Tensor? min=None, Tensor? max=None) -> Tensor`
     #[inline]
@@ -5496,7 +5496,7 @@ impl Tensor {
     ) -> Result<Tensor> {
         ops::clamp_tensor(self, min, max)
     }
-    /// Limits every element to a range of its own; `None` leaves that side open. In-place form.
+    /// Limits every element to its own range; `None` leaves that side open. In-place form.
     ///
     /// `aten::clamp_.Tensor(Tensor(a!) self, Tensor? min=None, Tensor? max=None) -> Tensor(a!)`
     ///
@@ -5507,7 +5507,7 @@ impl Tensor {
     pub fn clamp_tensor_(&self, min: Option<&Tensor>, max: Option<&Tensor>) -> &Tensor {
         expect_ok(self.try_clamp_tensor_(min, max))
     }
-    /// Limits every element to a range of its own; `None` leaves that side open. In-place form.
+    /// Limits every element to its own range; `None` leaves that side open. In-place form.
     ///
     /// `aten::clamp_.Tensor(Tensor(a!) self, Tensor? min=None, Tensor? max=None) -> Tensor(a!)`
     #[inline]
@@ -5592,7 +5592,7 @@ impl Tensor {
     pub fn try_clamp_max_(&self, max: impl Into<Scalar>) -> Result<&Tensor> {
         ops::clamp_max_(self, max.into())
     }
-    /// Replaces elements below the element of `min` with it.
+    /// Replaces elements that are below the corresponding element of `min` with it.
     ///
     /// `aten::clamp_min.Tensor(Tensor self, Tensor min) -> Tensor`
     ///
@@ -5604,7 +5604,7 @@ impl Tensor {
     pub fn clamp_min_tensor<'o>(&self, min: impl Into<Operand<'o>>) -> Tensor {
         expect_ok(self.try_clamp_min_tensor(min))
     }
-    /// Replaces elements below the element of `min` with it.
+    /// Replaces elements that are below the corresponding element of `min` with it.
     ///
     /// `aten::clamp_min.Tensor(Tensor self, Tensor min) -> Tensor`
     #[inline]
@@ -5617,7 +5617,7 @@ impl Tensor {
             Operand::Scalar(min) => ops::clamp_min(self, min),
         }
     }
-    /// Replaces elements below the element of `min` with it. In-place form.
+    /// Replaces elements that are below the corresponding element of `min` with it. In-place form.
     ///
     /// `aten::clamp_min_.Tensor(Tensor(a!) self, Tensor min) -> Tensor(a!)`
     ///
@@ -5628,7 +5628,7 @@ impl Tensor {
     pub fn clamp_min_tensor_<'o>(&self, min: impl Into<Operand<'o>>) -> &Tensor {
         expect_ok(self.try_clamp_min_tensor_(min))
     }
-    /// Replaces elements below the element of `min` with it. In-place form.
+    /// Replaces elements that are below the corresponding element of `min` with it. In-place form.
     ///
     /// `aten::clamp_min_.Tensor(Tensor(a!) self, Tensor min) -> Tensor(a!)`
     #[inline]
@@ -5641,7 +5641,7 @@ impl Tensor {
             Operand::Scalar(min) => ops::clamp_min_(self, min),
         }
     }
-    /// Replaces elements above the element of `max` with it.
+    /// Replaces elements that are above the corresponding element of `max` with it.
     ///
     /// `aten::clamp_max.Tensor(Tensor self, Tensor max) -> Tensor`
     ///
@@ -5653,7 +5653,7 @@ impl Tensor {
     pub fn clamp_max_tensor<'o>(&self, max: impl Into<Operand<'o>>) -> Tensor {
         expect_ok(self.try_clamp_max_tensor(max))
     }
-    /// Replaces elements above the element of `max` with it.
+    /// Replaces elements that are above the corresponding element of `max` with it.
     ///
     /// `aten::clamp_max.Tensor(Tensor self, Tensor max) -> Tensor`
     #[inline]
@@ -5666,7 +5666,7 @@ impl Tensor {
             Operand::Scalar(max) => ops::clamp_max(self, max),
         }
     }
-    /// Replaces elements above the element of `max` with it. In-place form.
+    /// Replaces elements that are above the corresponding element of `max` with it. In-place form.
     ///
     /// `aten::clamp_max_.Tensor(Tensor(a!) self, Tensor max) -> Tensor(a!)`
     ///
@@ -5677,7 +5677,7 @@ impl Tensor {
     pub fn clamp_max_tensor_<'o>(&self, max: impl Into<Operand<'o>>) -> &Tensor {
         expect_ok(self.try_clamp_max_tensor_(max))
     }
-    /// Replaces elements above the element of `max` with it. In-place form.
+    /// Replaces elements that are above the corresponding element of `max` with it. In-place form.
     ///
     /// `aten::clamp_max_.Tensor(Tensor(a!) self, Tensor max) -> Tensor(a!)`
     #[inline]
@@ -6196,7 +6196,7 @@ impl Tensor {
     pub fn try_hardswish_(&self) -> Result<&Tensor> {
         ops::hardswish_(self)
     }
-    /// Multiplies every element by the standard normal distribution function at it. `approximate` is `"none"` or `"tanh"`, the faster approximation.
+    /// Gaussian error linear unit: `x` times the standard normal distribution function at `x`. `approximate` is `"none"` or `"tanh"`, the faster approximation.
     ///
     /// `aten::gelu(Tensor self, *, str approximate='none') -> Tensor`
     ///
@@ -6208,14 +6208,14 @@ impl Tensor {
     pub fn gelu(&self) -> Tensor {
         expect_ok(self.try_gelu())
     }
-    /// Multiplies every element by the standard normal distribution function at it. `approximate` is `"none"` or `"tanh"`, the faster approximation.
+    /// Gaussian error linear unit: `x` times the standard normal distribution function at `x`. `approximate` is `"none"` or `"tanh"`, the faster approximation.
     ///
     /// `aten::gelu(Tensor self, *, str approximate='none') -> Tensor`
     #[inline]
     pub fn try_gelu(&self) -> Result<Tensor> {
         ops::gelu(self, "none")
     }
-    /// Multiplies every element by the standard normal distribution function at it. `approximate` is `"none"` or `"tanh"`, the faster approximation. In-place form.
+    /// Gaussian error linear unit: `x` times the standard normal distribution function at `x`. `approximate` is `"none"` or `"tanh"`, the faster approximation. In-place form.
     ///
     /// `aten::gelu_(Tensor(a!) self, *, str approximate='none') -> Tensor(a!)`
     ///
@@ -6226,7 +6226,7 @@ impl Tensor {
     pub fn gelu_(&self) -> &Tensor {
         expect_ok(self.try_gelu_())
     }
-    /// Multiplies every element by the standard normal distribution function at it. `approximate` is `"none"` or `"tanh"`, the faster approximation. In-place form.
+    /// Gaussian error linear unit: `x` times the standard normal distribution function at `x`. `approximate` is `"none"` or `"tanh"`, the faster approximation. In-place form.
     ///
     /// `aten::gelu_(Tensor(a!) self, *, str approximate='none') -> Tensor(a!)`
     #[inline]
@@ -7802,7 +7802,7 @@ impl Tensor {
     pub fn try_trace(&self) -> Result<Tensor> {
         ops::trace(self)
     }
-    /// A histogram with `bins` bins of equal width from `min` to `max`; from the smallest to the largest element if both are 0.
+    /// A histogram with `bins` bins of equal width from `min` to `max`, or from the smallest to the largest element if both are 0.
     ///
     /// `aten::histc(Tensor self, int bins=100, Scalar min=0, Scalar max=0) -> Tensor`
     ///
@@ -7819,7 +7819,7 @@ impl Tensor {
     ) -> Tensor {
         expect_ok(self.try_histc(bins, min, max))
     }
-    /// A histogram with `bins` bins of equal width from `min` to `max`; from the smallest to the largest element if both are 0.
+    /// A histogram with `bins` bins of equal width from `min` to `max`, or from the smallest to the largest element if both are 0.
     ///
     /// `aten::histc(Tensor self, int bins=100, Scalar min=0, Scalar max=0) -> Tensor`
     #[inline]
@@ -8098,7 +8098,7 @@ impl Tensor {
     pub fn try_corrcoef(&self) -> Result<Tensor> {
         ops::corrcoef(self)
     }
-    /// Sums until the tensor has a shape that broadcasts to its own; undoes broadcasting.
+    /// Sums the tensor to a shape that broadcasts to its own; undoes broadcasting.
     ///
     /// `aten::sum_to_size(Tensor self, SymInt[] size) -> Tensor`
     ///
@@ -8110,7 +8110,7 @@ impl Tensor {
     pub fn sum_to_size(&self, size: impl IntoSizes) -> Tensor {
         expect_ok(self.try_sum_to_size(size))
     }
-    /// Sums until the tensor has a shape that broadcasts to its own; undoes broadcasting.
+    /// Sums the tensor to a shape that broadcasts to its own; undoes broadcasting.
     ///
     /// `aten::sum_to_size(Tensor self, SymInt[] size) -> Tensor`
     #[inline]
@@ -8856,7 +8856,7 @@ impl Tensor {
             align_to_window,
         )
     }
-    /// The signal of a short-time Fourier transform, by overlapping and adding.
+    /// The inverse of the short-time Fourier transform, by overlapping and adding.
     ///
     /// `aten::istft(Tensor self, int n_fft, int? hop_length=None, int? win_length=None, Tensor? window=None, bool center=True, bool normalized=False, bool? onesided=None, int? length=None, bool return_complex=False) -> Tensor`
     ///
@@ -8892,7 +8892,7 @@ impl Tensor {
                 ),
         )
     }
-    /// The signal of a short-time Fourier transform, by overlapping and adding.
+    /// The inverse of the short-time Fourier transform, by overlapping and adding.
     ///
     /// `aten::istft(Tensor self, int n_fft, int? hop_length=None, int? win_length=None, Tensor? window=None, bool center=True, bool normalized=False, bool? onesided=None, int? length=None, bool return_complex=False) -> Tensor`
     #[inline]
@@ -9203,7 +9203,7 @@ impl Tensor {
     pub fn try_linalg_eigvalsh(&self, UPLO: &str) -> Result<Tensor> {
         ops::linalg_eigvalsh(self, UPLO)
     }
-    /// Solves `self X = B` for a triangular `self`. `unitriangular` takes its diagonal for ones.
+    /// Solves `self X = B` for a triangular `self`. With `unitriangular`, its diagonal is taken to be ones.
     ///
     /// `aten::linalg_solve_triangular(Tensor self, Tensor B, *, bool upper, bool left=True, bool unitriangular=False) -> Tensor`
     ///
@@ -9215,7 +9215,7 @@ impl Tensor {
     pub fn linalg_solve_triangular(&self, B: &Tensor, upper: bool) -> Tensor {
         expect_ok(self.try_linalg_solve_triangular(B, upper))
     }
-    /// Solves `self X = B` for a triangular `self`. `unitriangular` takes its diagonal for ones.
+    /// Solves `self X = B` for a triangular `self`. With `unitriangular`, its diagonal is taken to be ones.
     ///
     /// `aten::linalg_solve_triangular(Tensor self, Tensor B, *, bool upper, bool left=True, bool unitriangular=False) -> Tensor`
     #[inline]
@@ -9909,7 +9909,7 @@ impl Tensor {
             ceil_mode,
         )
     }
-    /// `max_pool1d` that also returns where the elements came from.
+    /// `max_pool1d` that also returns the indices of the elements.
     ///
     /// `aten::max_pool1d_with_indices(Tensor self, int[1] kernel_size, int[1] stride=[], int[1] padding=[0], int[1] dilation=[1], bool ceil_mode=False) -> (Tensor, Tensor)`
     ///
@@ -9937,7 +9937,7 @@ impl Tensor {
                 ),
         )
     }
-    /// `max_pool1d` that also returns where the elements came from.
+    /// `max_pool1d` that also returns the indices of the elements.
     ///
     /// `aten::max_pool1d_with_indices(Tensor self, int[1] kernel_size, int[1] stride=[], int[1] padding=[0], int[1] dilation=[1], bool ceil_mode=False) -> (Tensor, Tensor)`
     #[inline]
@@ -9998,7 +9998,7 @@ impl Tensor {
             ceil_mode,
         )
     }
-    /// `max_pool2d` that also returns where the elements came from.
+    /// `max_pool2d` that also returns the indices of the elements.
     ///
     /// `aten::max_pool2d_with_indices(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, int[2] dilation=1, bool ceil_mode=False) -> (Tensor, Tensor)`
     ///
@@ -10026,7 +10026,7 @@ impl Tensor {
                 ),
         )
     }
-    /// `max_pool2d` that also returns where the elements came from.
+    /// `max_pool2d` that also returns the indices of the elements.
     ///
     /// `aten::max_pool2d_with_indices(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, int[2] dilation=1, bool ceil_mode=False) -> (Tensor, Tensor)`
     #[inline]
@@ -10087,7 +10087,7 @@ impl Tensor {
             ceil_mode,
         )
     }
-    /// `max_pool3d` that also returns where the elements came from.
+    /// `max_pool3d` that also returns the indices of the elements.
     ///
     /// `aten::max_pool3d_with_indices(Tensor self, int[3] kernel_size, int[3] stride=[], int[3] padding=0, int[3] dilation=1, bool ceil_mode=False) -> (Tensor, Tensor)`
     ///
@@ -10115,7 +10115,7 @@ impl Tensor {
                 ),
         )
     }
-    /// `max_pool3d` that also returns where the elements came from.
+    /// `max_pool3d` that also returns the indices of the elements.
     ///
     /// `aten::max_pool3d_with_indices(Tensor self, int[3] kernel_size, int[3] stride=[], int[3] padding=0, int[3] dilation=1, bool ceil_mode=False) -> (Tensor, Tensor)`
     #[inline]
@@ -10136,7 +10136,7 @@ impl Tensor {
             ceil_mode,
         )
     }
-    /// Puts elements back to where `max_pool2d_with_indices` took them from; the rest is 0.
+    /// Puts elements back where `max_pool2d_with_indices` took them from; the rest is 0.
     ///
     /// `aten::max_unpool2d(Tensor self, Tensor indices, SymInt[2] output_size) -> Tensor`
     ///
@@ -10148,7 +10148,7 @@ impl Tensor {
     pub fn max_unpool2d(&self, indices: &Tensor, output_size: impl IntoSizes) -> Tensor {
         expect_ok(self.try_max_unpool2d(indices, output_size))
     }
-    /// Puts elements back to where `max_pool2d_with_indices` took them from; the rest is 0.
+    /// Puts elements back where `max_pool2d_with_indices` took them from; the rest is 0.
     ///
     /// `aten::max_unpool2d(Tensor self, Tensor indices, SymInt[2] output_size) -> Tensor`
     #[inline]
@@ -10159,7 +10159,7 @@ impl Tensor {
     ) -> Result<Tensor> {
         ops::max_unpool2d(self, indices, &output_size.into_sizes())
     }
-    /// Puts elements back to where `max_pool3d_with_indices` took them from; the rest is 0.
+    /// Puts elements back where `max_pool3d_with_indices` took them from; the rest is 0.
     ///
     /// `aten::max_unpool3d(Tensor self, Tensor indices, SymInt[3] output_size, int[3] stride, int[3] padding) -> Tensor`
     ///
@@ -10177,7 +10177,7 @@ impl Tensor {
     ) -> Tensor {
         expect_ok(self.try_max_unpool3d(indices, output_size, stride, padding))
     }
-    /// Puts elements back to where `max_pool3d_with_indices` took them from; the rest is 0.
+    /// Puts elements back where `max_pool3d_with_indices` took them from; the rest is 0.
     ///
     /// `aten::max_unpool3d(Tensor self, Tensor indices, SymInt[3] output_size, int[3] stride, int[3] padding) -> Tensor`
     #[inline]
@@ -11609,7 +11609,7 @@ impl Tensor {
     pub fn try_unsafe_view(&self, size: impl IntoSizes) -> Result<Tensor> {
         ops::unsafe_view(self, &size.into_sizes())
     }
-    /// `split` whose results count as tensors of their own instead of views.
+    /// `split` whose results are separate tensors instead of views.
     ///
     /// `aten::unsafe_split.Tensor(Tensor self, SymInt split_size, int dim=0) -> Tensor[]`
     ///
@@ -11621,7 +11621,7 @@ impl Tensor {
     pub fn unsafe_split(&self, split_size: impl Into<SymInt>, dim: i64) -> Vec<Tensor> {
         expect_ok(self.try_unsafe_split(split_size, dim))
     }
-    /// `split` whose results count as tensors of their own instead of views.
+    /// `split` whose results are separate tensors instead of views.
     ///
     /// `aten::unsafe_split.Tensor(Tensor self, SymInt split_size, int dim=0) -> Tensor[]`
     #[inline]
@@ -12121,7 +12121,7 @@ impl Tensor {
     pub fn try_chunk(&self, chunks: i64, dim: i64) -> Result<Vec<Tensor>> {
         ops::chunk(self, chunks, dim)
     }
-    /// `chunk` whose results count as tensors of their own instead of views.
+    /// `chunk` whose results are separate tensors instead of views.
     ///
     /// `aten::unsafe_chunk(Tensor self, int chunks, int dim=0) -> Tensor[]`
     ///
@@ -12133,7 +12133,7 @@ impl Tensor {
     pub fn unsafe_chunk(&self, chunks: i64, dim: i64) -> Vec<Tensor> {
         expect_ok(self.try_unsafe_chunk(chunks, dim))
     }
-    /// `chunk` whose results count as tensors of their own instead of views.
+    /// `chunk` whose results are separate tensors instead of views.
     ///
     /// `aten::unsafe_chunk(Tensor self, int chunks, int dim=0) -> Tensor[]`
     #[inline]
@@ -14548,7 +14548,7 @@ impl Tensor {
     ) -> Result<&Tensor> {
         ops::embedding_renorm_(self, indices, max_norm, norm_type)
     }
-    /// Fills the diagonal with a number, in place. `wrap` begins it again below the square of a tall matrix.
+    /// Fills the diagonal with a number, in place. `wrap` restarts it below the square part of a tall matrix.
     ///
     /// `aten::fill_diagonal_(Tensor(a!) self, Scalar fill_value, bool wrap=False) -> Tensor(a!)`
     ///
@@ -14559,7 +14559,7 @@ impl Tensor {
     pub fn fill_diagonal_(&self, fill_value: impl Into<Scalar>, wrap: bool) -> &Tensor {
         expect_ok(self.try_fill_diagonal_(fill_value, wrap))
     }
-    /// Fills the diagonal with a number, in place. `wrap` begins it again below the square of a tall matrix.
+    /// Fills the diagonal with a number, in place. `wrap` restarts it below the square part of a tall matrix.
     ///
     /// `aten::fill_diagonal_(Tensor(a!) self, Scalar fill_value, bool wrap=False) -> Tensor(a!)`
     #[inline]
@@ -14615,7 +14615,7 @@ impl Tensor {
     pub fn try_repeat(&self, repeats: impl IntoSizes) -> Result<Tensor> {
         ops::repeat(self, &repeats.into_sizes())
     }
-    /// `repeat` whose missing counts on the left are 1.
+    /// `repeat` with one count per dimension, the last dimension last; missing counts on the left are 1.
     ///
     /// `aten::tile(Tensor self, SymInt[] dims) -> Tensor`
     ///
@@ -14627,7 +14627,7 @@ impl Tensor {
     pub fn tile(&self, dims: impl IntoSizes) -> Tensor {
         expect_ok(self.try_tile(dims))
     }
-    /// `repeat` whose missing counts on the left are 1.
+    /// `repeat` with one count per dimension, the last dimension last; missing counts on the left are 1.
     ///
     /// `aten::tile(Tensor self, SymInt[] dims) -> Tensor`
     #[inline]
@@ -14771,7 +14771,7 @@ impl Tensor {
     pub fn try_rot90(&self, k: i64, dims: impl IntoDims) -> Result<Tensor> {
         ops::rot90(self, k, &dims.into_dims())
     }
-    /// Shifts elements along dimensions; those that fall off reappear at the other end.
+    /// Shifts elements along dimensions; those shifted past one end reappear at the other.
     ///
     /// `aten::roll(Tensor self, SymInt[1] shifts, int[1] dims=[]) -> Tensor`
     ///
@@ -14783,7 +14783,7 @@ impl Tensor {
     pub fn roll(&self, shifts: impl IntoSizes, dims: impl IntoOptionalDims) -> Tensor {
         expect_ok(self.try_roll(shifts, dims))
     }
-    /// Shifts elements along dimensions; those that fall off reappear at the other end.
+    /// Shifts elements along dimensions; those shifted past one end reappear at the other.
     ///
     /// `aten::roll(Tensor self, SymInt[1] shifts, int[1] dims=[]) -> Tensor`
     #[inline]
@@ -15057,7 +15057,7 @@ impl Tensor {
     pub fn try_replication_pad3d(&self, padding: impl IntoSizes) -> Result<Tensor> {
         ops::replication_pad3d(self, &padding.into_sizes())
     }
-    /// Sorts along a dimension. Returns the elements and where they were; NaN counts as the largest.
+    /// Sorts along a dimension. Returns the elements and their former indices; NaN counts as the largest.
     ///
     /// `aten::sort(Tensor self, int dim=-1, bool descending=False) -> (Tensor values, Tensor indices)`
     ///
@@ -15077,7 +15077,7 @@ impl Tensor {
     pub fn sort(&self, dim: i64, descending: bool) -> (Tensor, Tensor) {
         expect_ok(self.try_sort(dim, descending))
     }
-    /// Sorts along a dimension. Returns the elements and where they were; NaN counts as the largest.
+    /// Sorts along a dimension. Returns the elements and their former indices; NaN counts as the largest.
     ///
     /// `aten::sort(Tensor self, int dim=-1, bool descending=False) -> (Tensor values, Tensor indices)`
     #[inline]
@@ -15371,7 +15371,7 @@ impl Tensor {
     ) -> Result<(Tensor, Tensor, Tensor)> {
         ops::unique2(self, sorted, return_inverse, return_counts)
     }
-    /// The elements without repetitions in a row, and, if asked for, where each went and how often each occurred.
+    /// The elements with consecutive repetitions removed, and, on request, the position of each input element in the result and the counts.
     ///
     /// `aten::unique_consecutive(Tensor self, bool return_inverse=False, bool return_counts=False, int? dim=None) -> (Tensor, Tensor, Tensor)`
     ///
@@ -15388,7 +15388,7 @@ impl Tensor {
     ) -> (Tensor, Tensor, Tensor) {
         expect_ok(self.try_unique_consecutive(return_inverse, return_counts, dim))
     }
-    /// The elements without repetitions in a row, and, if asked for, where each went and how often each occurred.
+    /// The elements with consecutive repetitions removed, and, on request, the position of each input element in the result and the counts.
     ///
     /// `aten::unique_consecutive(Tensor self, bool return_inverse=False, bool return_counts=False, int? dim=None) -> (Tensor, Tensor, Tensor)`
     #[inline]
@@ -15400,7 +15400,7 @@ impl Tensor {
     ) -> Result<(Tensor, Tensor, Tensor)> {
         ops::unique_consecutive(self, return_inverse, return_counts, dim.into())
     }
-    /// The distinct slices along a dimension, and, if asked for, where each went and how often each occurred.
+    /// The distinct slices along a dimension, and, on request, the position of each input slice in the result and the counts.
     ///
     /// `aten::unique_dim(Tensor self, int dim, bool sorted=True, bool return_inverse=False, bool return_counts=False) -> (Tensor, Tensor, Tensor)`
     ///
@@ -15418,7 +15418,7 @@ impl Tensor {
     ) -> (Tensor, Tensor, Tensor) {
         expect_ok(self.try_unique_dim(dim, sorted, return_inverse, return_counts))
     }
-    /// The distinct slices along a dimension, and, if asked for, where each went and how often each occurred.
+    /// The distinct slices along a dimension, and, on request, the position of each input slice in the result and the counts.
     ///
     /// `aten::unique_dim(Tensor self, int dim, bool sorted=True, bool return_inverse=False, bool return_counts=False) -> (Tensor, Tensor, Tensor)`
     #[inline]
@@ -15838,7 +15838,7 @@ impl Tensor {
     pub fn try_lcm(&self, other: &Tensor) -> Result<Tensor> {
         ops::lcm(self, other)
     }
-    /// The float next to `self` on the way to `other`.
+    /// The next float after `self` in the direction of `other`.
     ///
     /// `aten::nextafter(Tensor self, Tensor other) -> Tensor`
     ///
@@ -15850,7 +15850,7 @@ impl Tensor {
     pub fn nextafter(&self, other: &Tensor) -> Tensor {
         expect_ok(self.try_nextafter(other))
     }
-    /// The float next to `self` on the way to `other`.
+    /// The next float after `self` in the direction of `other`.
     ///
     /// `aten::nextafter(Tensor self, Tensor other) -> Tensor`
     #[inline]
@@ -15876,7 +15876,7 @@ impl Tensor {
     pub fn try_frexp(&self) -> Result<(Tensor, Tensor)> {
         ops::frexp(self)
     }
-    /// Counts, or sums of weights, between edges that do not fall, and the edges. With `density` the histogram integrates to 1.
+    /// Counts, or sums of weights, between non-decreasing edges, and the edges. With `density` the histogram integrates to 1.
     ///
     /// `aten::histogram.bins_tensor(Tensor self, Tensor bins, *, Tensor? weight=None, bool density=False) -> (Tensor hist, Tensor bin_edges)`
     ///
@@ -15888,14 +15888,14 @@ impl Tensor {
     pub fn histogram_bins(&self, bins: &Tensor) -> (Tensor, Tensor) {
         expect_ok(self.try_histogram_bins(bins))
     }
-    /// Counts, or sums of weights, between edges that do not fall, and the edges. With `density` the histogram integrates to 1.
+    /// Counts, or sums of weights, between non-decreasing edges, and the edges. With `density` the histogram integrates to 1.
     ///
     /// `aten::histogram.bins_tensor(Tensor self, Tensor bins, *, Tensor? weight=None, bool density=False) -> (Tensor hist, Tensor bin_edges)`
     #[inline]
     pub fn try_histogram_bins(&self, bins: &Tensor) -> Result<(Tensor, Tensor)> {
         ops::histogram_bins(self, bins, None, false)
     }
-    /// Counts, or sums of weights, in `bins` bins of one width, and their edges; over the range of the elements unless `range` says otherwise.
+    /// Counts, or sums of weights, in `bins` bins of equal width, and their edges; over the range of the elements unless `range` says otherwise.
     ///
     /// `aten::histogram.bin_ct(Tensor self, int bins=100, *, float[]? range=None, Tensor? weight=None, bool density=False) -> (Tensor hist, Tensor bin_edges)`
     ///
@@ -15907,7 +15907,7 @@ impl Tensor {
     pub fn histogram(&self, bins: i64) -> (Tensor, Tensor) {
         expect_ok(self.try_histogram(bins))
     }
-    /// Counts, or sums of weights, in `bins` bins of one width, and their edges; over the range of the elements unless `range` says otherwise.
+    /// Counts, or sums of weights, in `bins` bins of equal width, and their edges; over the range of the elements unless `range` says otherwise.
     ///
     /// `aten::histogram.bin_ct(Tensor self, int bins=100, *, float[]? range=None, Tensor? weight=None, bool density=False) -> (Tensor hist, Tensor bin_edges)`
     #[inline]
@@ -15974,7 +15974,7 @@ impl Tensor {
             scales_w.into(),
         )
     }
-    /// The same memory as elements of another dtype; the last dimension grows or shrinks with their size. Nothing flows through it.
+    /// The same memory as elements of another dtype; the last dimension grows or shrinks with their size. It has no gradient.
     ///
     /// `aten::view.dtype(Tensor(a) self, ScalarType dtype) -> Tensor(a)`
     ///
@@ -15986,14 +15986,14 @@ impl Tensor {
     pub fn view_dtype(&self, dtype: DType) -> Tensor {
         expect_ok(self.try_view_dtype(dtype))
     }
-    /// The same memory as elements of another dtype; the last dimension grows or shrinks with their size. Nothing flows through it.
+    /// The same memory as elements of another dtype; the last dimension grows or shrinks with their size. It has no gradient.
     ///
     /// `aten::view.dtype(Tensor(a) self, ScalarType dtype) -> Tensor(a)`
     #[inline]
     pub fn try_view_dtype(&self, dtype: DType) -> Result<Tensor> {
         ops::view_dtype(self, dtype)
     }
-    /// `split_with_sizes` whose results count as tensors of their own instead of views.
+    /// `split_with_sizes` whose results are separate tensors instead of views.
     ///
     /// `aten::unsafe_split_with_sizes(Tensor self, SymInt[] split_sizes, int dim=0) -> Tensor[]`
     ///
@@ -16009,7 +16009,7 @@ impl Tensor {
     ) -> Vec<Tensor> {
         expect_ok(self.try_unsafe_split_with_sizes(split_sizes, dim))
     }
-    /// `split_with_sizes` whose results count as tensors of their own instead of views.
+    /// `split_with_sizes` whose results are separate tensors instead of views.
     ///
     /// `aten::unsafe_split_with_sizes(Tensor self, SymInt[] split_sizes, int dim=0) -> Tensor[]`
     #[inline]
@@ -16038,7 +16038,7 @@ impl Tensor {
     pub fn try_squeeze_dims_(&self, dim: impl IntoDims) -> Result<&Tensor> {
         ops::squeeze_dims_(self, &dim.into_dims())
     }
-    /// Gives a tensor any sizes, strides and offset over its memory, in place.
+    /// Gives a tensor new sizes, strides and offset over its memory, in place.
     ///
     /// `aten::as_strided_(Tensor(a!) self, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) -> Tensor(a!)`
     ///
@@ -16054,7 +16054,7 @@ impl Tensor {
     ) -> &Tensor {
         expect_ok(self.try_as_strided_(size, stride, storage_offset))
     }
-    /// Gives a tensor any sizes, strides and offset over its memory, in place.
+    /// Gives a tensor new sizes, strides and offset over its memory, in place.
     ///
     /// `aten::as_strided_(Tensor(a!) self, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) -> Tensor(a!)`
     #[inline]
@@ -16102,7 +16102,7 @@ impl Tensor {
     pub fn try_swapdims_(&self, dim0: i64, dim1: i64) -> Result<&Tensor> {
         ops::swapdims_(self, dim0, dim1)
     }
-    /// Gives a tensor another size, in place; its memory is replaced by larger if it is too small, and elements keep their places in it.
+    /// Gives a tensor another size, in place; its memory is replaced by a larger one if it is too small, and elements keep their positions in it.
     ///
     /// `aten::resize_(Tensor(a!) self, SymInt[] size, *, MemoryFormat? memory_format=None) -> Tensor(a!)`
     ///
@@ -16113,7 +16113,7 @@ impl Tensor {
     pub fn resize_(&self, size: impl IntoSizes) -> &Tensor {
         expect_ok(self.try_resize_(size))
     }
-    /// Gives a tensor another size, in place; its memory is replaced by larger if it is too small, and elements keep their places in it.
+    /// Gives a tensor another size, in place; its memory is replaced by a larger one if it is too small, and elements keep their positions in it.
     ///
     /// `aten::resize_(Tensor(a!) self, SymInt[] size, *, MemoryFormat? memory_format=None) -> Tensor(a!)`
     #[inline]
@@ -16138,7 +16138,7 @@ impl Tensor {
     pub fn try_resize_as_(&self, the_template: &Tensor) -> Result<&Tensor> {
         ops::resize_as_(self, the_template, None)
     }
-    /// Makes a tensor show the memory of another, in place.
+    /// Makes a tensor use the memory of another, in place.
     ///
     /// `aten::set_.source_Tensor(Tensor(a!) self, Tensor source) -> Tensor(a!)`
     ///
@@ -16149,14 +16149,14 @@ impl Tensor {
     pub fn set_source_(&self, source: &Tensor) -> &Tensor {
         expect_ok(self.try_set_source_(source))
     }
-    /// Makes a tensor show the memory of another, in place.
+    /// Makes a tensor use the memory of another, in place.
     ///
     /// `aten::set_.source_Tensor(Tensor(a!) self, Tensor source) -> Tensor(a!)`
     #[inline]
     pub fn try_set_source_(&self, source: &Tensor) -> Result<&Tensor> {
         ops::set_source_(self, source)
     }
-    /// Makes a tensor show a region of the memory of another, in place.
+    /// Makes a tensor use a region of the memory of another, in place.
     ///
     /// `aten::set_.source_Tensor_storage_offset(Tensor(a!) self, Tensor source, SymInt storage_offset, SymInt[] size, SymInt[] stride=[]) -> Tensor(a!)`
     ///
@@ -16173,7 +16173,7 @@ impl Tensor {
     ) -> &Tensor {
         expect_ok(self.try_set_source_region_(source, storage_offset, size, stride))
     }
-    /// Makes a tensor show a region of the memory of another, in place.
+    /// Makes a tensor use a region of the memory of another, in place.
     ///
     /// `aten::set_.source_Tensor_storage_offset(Tensor(a!) self, Tensor source, SymInt storage_offset, SymInt[] size, SymInt[] stride=[]) -> Tensor(a!)`
     #[inline]
@@ -16210,7 +16210,7 @@ impl Tensor {
     pub fn try_set_(&self) -> Result<&Tensor> {
         ops::set_(self)
     }
-    /// Poisson numbers, one for each rate.
+    /// Random numbers of Poisson distributions, one for each rate.
     ///
     /// `aten::poisson(Tensor self, Generator? generator=None) -> Tensor`
     ///
@@ -16222,7 +16222,7 @@ impl Tensor {
     pub fn poisson(&self) -> Tensor {
         expect_ok(self.try_poisson())
     }
-    /// Poisson numbers, one for each rate.
+    /// Random numbers of Poisson distributions, one for each rate.
     ///
     /// `aten::poisson(Tensor self, Generator? generator=None) -> Tensor`
     #[inline]
