@@ -412,6 +412,7 @@ fn guards(
         environment: std::mem::take(&mut recording.environment),
         captured: std::mem::take(&mut recording.captured),
         modules: std::mem::take(&mut recording.modules),
+        looked_at: std::mem::take(&mut recording.looked_at),
         global_hooks,
         relations: std::mem::take(&mut recording.relations),
         symbols: plan.symbols.len(),

@@ -108,7 +108,7 @@ fn forward(plan: &Plan, tensors: &[Tensor], call: &Call) -> Result<Vec<Tensor>> 
 /// Whether the node itself writes the input: then its history is the node. A view's base has to learn of the write, so
 /// that is left to a plain copy.
 fn is_dirty(plan: &Plan, output: usize, input: &Tensor) -> bool {
-    plan.written.iter().any(|w| w.output == output && w.recorded) && !input.is_view()
+    plan.written.iter().any(|w| w.output == output && w.recorded) && !input.is_view_here()
 }
 
 /// Inputs as they were at the call, with their version then; what the graph writes is copied.

@@ -186,7 +186,7 @@ fn cast(t: &Tensor, to: DType, region: &Region) -> Result<Tensor> {
     if !is_eligible(t) || t.dtype() == to {
         return Ok(t.clone());
     }
-    let parameter = to == region.dtype && t.dtype() == DType::F32 && t.requires_grad() && t.is_leaf() && !t.is_view();
+    let parameter = to == region.dtype && t.dtype() == DType::F32 && t.requires_grad() && t.is_leaf_here() && !t.is_view_here();
     let Some(cache) = region.cache.as_ref().filter(|_| parameter && t.is_of_this_level()) else {
         return ops::formulas::cast(t, to);
     };

@@ -28,13 +28,13 @@ use transform::Transforms;
 use crate::breaks::{BreakKind, GraphBreak};
 use crate::error::Error;
 use crate::front::binding::Binding;
-use crate::front::guard::{EnvironmentGuard, ModuleGuard};
+use crate::front::guard::{EnvironmentGuard, LookGuard, ModuleGuard};
 use crate::front::source::Source;
 use firebrand_core::Number;
 use firebrand_core::autograd::{Function, RemovableHandle, is_grad_enabled};
 use firebrand_core::capture::{self as core_capture, Caller, StandIns, TensorCell, TensorHookFn};
 use firebrand_core::tree::{Host, Leaf, Rebuild, TensorTree};
-use firebrand_core::{Result, Scalar, Tensor, WeakTensor, func};
+use firebrand_core::{Result, Scalar, Storage, Tensor, WeakTensor, func};
 use firebrand_graph::ir::{NodeId, Val};
 use firebrand_graph::trace::{Free, Trace, TraceStack, outline_like};
 use std::any::Any;
@@ -138,6 +138,10 @@ pub(crate) struct State {
     pub(crate) tensor_cells: Vec<(Arc<dyn TensorCell>, Tensor)>,
     pub(crate) environment: Vec<EnvironmentGuard>,
     pub(crate) modules: Vec<ModuleGuard>,
+    /// Flags of the caller's tensors that were looked at.
+    pub(crate) looked_at: Vec<LookGuard>,
+    /// Memory with an alias whose writes nobody is to see; holding it keeps its address from being used again.
+    unseen: HashMap<usize, Storage>,
     /// Numbers that are inputs: outline, value, placeholder.
     pub(crate) numbers: Vec<(Tensor, Scalar, Source)>,
     pub(crate) numbers_read: Vec<usize>,
@@ -167,6 +171,8 @@ pub(crate) struct Plainly {
     pub(crate) transforms: bool,
     /// At the first checkpoint.
     pub(crate) checkpoints: bool,
+    /// At the first alias whose writes nobody is to see.
+    pub(crate) aliases: bool,
     /// Before it begins.
     pub(crate) whole: bool,
 }
@@ -244,6 +250,8 @@ impl Session {
             tensor_cells: Vec::new(),
             environment: Vec::new(),
             modules: Vec::new(),
+            looked_at: Vec::new(),
+            unseen: HashMap::new(),
             numbers: Vec::new(),
             numbers_read: Vec::new(),
             derived: Vec::new(),
@@ -317,6 +325,9 @@ impl Session {
         self.only_ops(what, at)?;
         if self.lock().checkpoints.any() {
             self.begin_anew("a break behind a checkpoint", at, Plainly { checkpoints: true, ..self.plainly })?;
+        }
+        if !self.lock().unseen.is_empty() {
+            self.begin_anew("a break behind data()", at, Plainly { aliases: true, ..self.plainly })?;
         }
         Ok(())
     }
@@ -421,6 +432,9 @@ impl Session {
             return;
         }
         if self.transforms() && self.only_ops("an effect", None).is_err() {
+            return; // the error is noted
+        }
+        if core_capture::in_checkpoint() && self.begins_anew_at_checkpoints("an effect in a checkpoint").is_err() {
             return; // the error is noted
         }
         self.lock().effects.push(effect);

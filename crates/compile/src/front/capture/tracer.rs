@@ -3,7 +3,7 @@
 use super::effect::Effect;
 use super::{Body, HookNode, Session};
 use crate::breaks::BreakKind;
-use crate::front::guard::{EnvironmentGuard, ModuleGuard};
+use crate::front::guard::{EnvironmentGuard, LookGuard, ModuleGuard};
 use crate::front::source::Source;
 use firebrand_core::autograd::{Function, Removable, RemovableHandle, call_with_autocast, is_autocast_enabled};
 use firebrand_core::capture::{self as core_capture, Caller, PostAccumulateFn, Read, TensorCell, TensorHookFn, Tracer};
@@ -171,7 +171,7 @@ impl Session {
     fn is_loose(&self, t: &Tensor) -> bool {
         let real = self.lock().reals.get(&t.id()).map(|(_, real)| real.clone());
         let t = real.as_ref().unwrap_or(t);
-        t.is_view() && t.is_leaf() && t.requires_grad()
+        t.is_view_here() && t.is_leaf_here() && t.requires_grad()
     }
 
     /// Puts a hook node behind the value of `t`.
@@ -220,7 +220,7 @@ impl Tracer for Session {
         let handle = proxy.key();
         // A leaf has one history; that of another tensor changes where the function writes it, so its hook has a place in the
         // graph.
-        if self.is_source(t) && t.is_leaf() {
+        if self.is_source(t) && t.is_leaf_here() {
             if self.is_loose(t) {
                 self.go_on_plainly("a hook on a view without history", at)?;
                 return t.try_register_hook_any(move |g| hook(g));
@@ -422,10 +422,35 @@ impl Tracer for Session {
         self.lock().numbers_read.push(number.id());
     }
 
-    fn observe_strides(&self, _: &Tensor) {
-        if self.lock().body() == Body::PureHook {
-            let _ = self.note_break(BreakKind::ImpureHook, "a look at the memory order of a gradient", None);
+    fn observe_strides(&self, exactly: bool, at: Caller) -> Result<()> {
+        let body = self.lock().body();
+        match body {
+            Body::PureHook => {}
+            // Whether a tensor is row-major is a condition of the graph, how far its elements are apart is not.
+            _ if exactly => return self.go_on_plainly("strides", at),
+            _ => return Ok(()),
         }
+        let _ = self.note_break(BreakKind::ImpureHook, "a look at the memory order of a gradient", None);
+        Ok(())
+    }
+
+    fn look(&self, t: &Tensor, what: &'static str, read: fn(&Tensor) -> bool) -> Option<bool> {
+        let real = self.real(t).filter(|_| self.is_source(t))?;
+        let mut state = self.lock();
+        let given = state.sources.iter().find(|(stand_in, _)| stand_in.id() == t.id()).map(|(_, s)| s.clone());
+        let source = given.or_else(|| (!t.is_meta()).then(|| Source::Captured(t.clone())))?;
+        let expected = core_capture::suspended(|| read(&real));
+        state.looked_at.push(LookGuard { what, source, read, expected });
+        Some(expected)
+    }
+
+    fn unseen_alias(&self, alias: &Tensor, at: Caller) -> Result<()> {
+        if self.plainly.aliases || self.lock().flushed {
+            return self.go_on_plainly("data", at);
+        }
+        let storage = alias.untyped_storage();
+        self.lock().unseen.insert(storage.addr(), storage);
+        Ok(())
     }
 
     fn observe(&self, what: &'static str, read: fn() -> i64) {
