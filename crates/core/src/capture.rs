@@ -19,7 +19,7 @@ use crate::state::{self, ModeGuard};
 use crate::tree::TensorTree;
 use crate::{Device, Error, Result, Spec, SymInt, Tensor};
 use std::any::Any;
-use std::panic::Location;
+use std::panic::{AssertUnwindSafe, Location, catch_unwind};
 use std::sync::Arc;
 
 /// A hook of a tensor, as the engine calls it.
@@ -452,6 +452,20 @@ pub fn without_stand_ins<R>(f: impl FnOnce() -> R) -> R {
 /// Runs `f` outside the capture of this thread: eagerly, unseen by the tracer.
 pub fn suspended<R>(f: impl FnOnce() -> R) -> R {
     outside(Vec::new(), f)
+}
+
+/// Whether code is tried on meta tensors here.
+static TRIAL: Slot<bool> = Slot::new(|| false);
+
+/// Whether code is tried on meta tensors here: that it reads numbers is no news for the user.
+pub(crate) fn in_trial() -> bool {
+    TRIAL.get()
+}
+
+/// Tries code of the user's on meta tensors: none if it panics, as it does where it reads numbers.
+pub fn trial<R>(f: impl FnOnce() -> R) -> Option<R> {
+    let _trial = TRIAL.enter(true);
+    catch_unwind(AssertUnwindSafe(f)).ok()
 }
 
 /// Like [`suspended`], with the saved-tensor hooks that the captured function itself has enabled.

@@ -42,7 +42,7 @@ impl Tensor {
     /// On the meta device.
     #[track_caller]
     pub fn to_vec<T: Element + Default>(&self) -> Vec<T> {
-        self.try_to_vec().unwrap_or_else(|e| panic!("{e}"))
+        self.try_to_vec().unwrap_or_else(|e| e.raise())
     }
 
     /// The only element, converted to `T`.
@@ -65,7 +65,7 @@ impl Tensor {
     /// If there is not exactly one.
     #[track_caller]
     pub fn item<T: Element + Default>(&self) -> T {
-        self.try_item().unwrap_or_else(|e| panic!("{e}"))
+        self.try_item().unwrap_or_else(|e| e.raise())
     }
 
     /// The only element as a [`Scalar`](crate::Scalar).

@@ -234,6 +234,10 @@ impl CompiledFunction {
             return Ok(vec![None; plan.tensors.len()]);
         }
         let second = plan.second(&defined)?;
+        if !plan.written.is_empty() {
+            // What the graph writes is recomputed from copies: whether it has been written since is known of what was kept.
+            drop(ctx.take_saved_tensors_at(&plan.backward(&defined)?.saved)?);
+        }
         let mut values = Vec::new();
         for ((t, version), reads) in self.primals.iter().zip(&second.reads) {
             if *reads && t.try_version().unwrap_or(0) != *version {

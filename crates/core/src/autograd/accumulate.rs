@@ -99,6 +99,7 @@ impl Tensor {
     /// Assigns the gradient; `None` clears it.
     pub fn try_set_grad(&self, grad: Option<&Tensor>) -> Result<()> {
         if let Some(tracer) = capture::tracer() {
+            grad.map_or(Ok(()), |g| self.check_grad(g))?;
             return tracer.set_grad(self, grad);
         }
         if let Some(real) = capture::stands_for(self) {
@@ -107,18 +108,7 @@ impl Tensor {
         let grad = grad.map(capture::real);
         let grad = grad.as_ref();
         if let Some(g) = grad {
-            if g.is_same(self) {
-                return Err(ErrorKind::GradAssignSelf.into());
-            }
-            if g.shape() != self.shape() {
-                let (expected, found) = (self.shape().to_vec(), g.shape().to_vec());
-                return Err(ErrorKind::GradAssignShape { expected, found }.into());
-            }
-            if let Some(expected) = self.wanted_grad_dtype()
-                && g.dtype() != expected
-            {
-                return Err(ErrorKind::GradAssignDtype { expected, found: g.dtype() }.into());
-            }
+            self.check_grad(g)?;
             if g.device() != self.device() {
                 let (device, expected) = (g.device(), self.device());
                 let (argument, reference) = ("the gradient".into(), "the tensor".into());
@@ -126,6 +116,24 @@ impl Tensor {
             }
         }
         drop(self.extras().grad.replace(grad.cloned()));
+        Ok(())
+    }
+
+    /// Whether a tensor, or its stand-in in a capture, may be the gradient.
+    fn check_grad(&self, g: &Tensor) -> Result<()> {
+        if g.is_same(self) {
+            return Err(ErrorKind::GradAssignSelf.into());
+        }
+        let (expected, found) = (self.layout().sizes(), g.layout().sizes());
+        if found != expected {
+            let (expected, found) = (expected.to_vec(), found.to_vec());
+            return Err(ErrorKind::GradAssignShape { expected, found }.into());
+        }
+        if let Some(expected) = self.wanted_grad_dtype()
+            && g.dtype() != expected
+        {
+            return Err(ErrorKind::GradAssignDtype { expected, found: g.dtype() }.into());
+        }
         Ok(())
     }
 

@@ -56,6 +56,16 @@ impl Session {
         self.begin_anew(what, None, Plainly { checkpoints: true, ..self.plainly })
     }
 
+    /// Whether a checkpoint runs, and this is none of its own values.
+    pub(super) fn is_from_outside_of_its_checkpoint(&self, t: &Tensor) -> Result<bool> {
+        if !core_capture::in_checkpoint() {
+            return Ok(false);
+        }
+        let mut state = self.lock();
+        let at = state.trace.outline(t)?.untyped_storage().addr();
+        Ok(!state.checkpoints.made.contains_key(&at))
+    }
+
     /// Takes note of an op: what a checkpoint reads must not be written behind it.
     pub(super) fn note_memory(&self, state: &mut State, args: &[Value], results: &Outputs) {
         if !core_capture::in_checkpoint() {

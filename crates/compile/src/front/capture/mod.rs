@@ -31,7 +31,7 @@ use crate::front::binding::Binding;
 use crate::front::guard::{EnvironmentGuard, LookGuard, ModuleGuard};
 use crate::front::source::Source;
 use firebrand_core::Number;
-use firebrand_core::autograd::{Function, RemovableHandle, is_grad_enabled};
+use firebrand_core::autograd::{Function, RegionCasts, RemovableHandle, is_grad_enabled};
 use firebrand_core::capture::{self as core_capture, Caller, StandIns, TensorCell, TensorHookFn};
 use firebrand_core::tree::{Host, Leaf, Rebuild, TensorTree};
 use firebrand_core::{Result, Scalar, Storage, Tensor, WeakTensor, func};
@@ -140,6 +140,8 @@ pub(crate) struct State {
     pub(crate) modules: Vec<ModuleGuard>,
     /// Flags of the caller's tensors that were looked at.
     pub(crate) looked_at: Vec<LookGuard>,
+    /// Parameters that an autocast region has cast.
+    casts: Vec<(RegionCasts, Tensor, Tensor)>,
     /// Memory with an alias whose writes nobody is to see; holding it keeps its address from being used again.
     unseen: HashMap<usize, Storage>,
     /// Numbers that are inputs: outline, value, placeholder.
@@ -251,6 +253,7 @@ impl Session {
             environment: Vec::new(),
             modules: Vec::new(),
             looked_at: Vec::new(),
+            casts: Vec::new(),
             unseen: HashMap::new(),
             numbers: Vec::new(),
             numbers_read: Vec::new(),
@@ -392,6 +395,12 @@ impl Session {
         self.can_end(what, Some(at))?;
         self.note_break(BreakKind::Plain, what, Some(at))?;
         self.flush_as(Segment::Plain).map_err(|e| self.fail(e))?;
+        let casts = std::mem::take(&mut self.lock().casts);
+        for (region, of, cast) in casts {
+            if let (Some(of), Some(cast)) = (self.real(&of), self.real(&cast)) {
+                region.keep(&of, cast);
+            }
+        }
         self.left.store(true, Relaxed);
         core_capture::end(self.binding.clone());
         self.release();
@@ -411,6 +420,7 @@ impl Session {
                 std::mem::take(&mut state.cells),
                 std::mem::take(&mut state.tensor_cells),
                 std::mem::take(&mut state.made),
+                std::mem::take(&mut state.casts),
                 std::mem::replace(&mut state.trace, trace),
             )
         };
@@ -611,6 +621,9 @@ impl<T: TensorTree + Send> Rebuild for LoadLeaves<'_, T> {
     fn tensor(&mut self, t: &Tensor) -> Tensor {
         let (k, read) = (self.tensors, self.read.clone());
         self.tensors += 1;
+        if self.state.trace.known(t).is_some() {
+            return t.clone(); // the function made the cell
+        }
         let nth = move || {
             let (value, mut at, mut found) = (read(), 0, None);
             value.visit(&mut |leaf| {

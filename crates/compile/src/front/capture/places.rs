@@ -67,6 +67,7 @@ impl Places {
         };
         state.reals.clear();
         state.tensor_cells.clear();
+        state.casts.clear();
         state.cells.clear();
         let captured: Vec<(Tensor, NodeId)> = state.trace.captured().to_vec();
         state.trace.forget_captured();

@@ -5,7 +5,7 @@ use super::{Body, HookNode, Session};
 use crate::breaks::BreakKind;
 use crate::front::guard::{EnvironmentGuard, LookGuard, ModuleGuard};
 use crate::front::source::Source;
-use firebrand_core::autograd::{Function, Removable, RemovableHandle, call_with_autocast, is_autocast_enabled};
+use firebrand_core::autograd::{Function, Removable, RemovableHandle, RegionCasts, call_with_casts, is_autocast_enabled};
 use firebrand_core::capture::{self as core_capture, Caller, PostAccumulateFn, Read, TensorCell, TensorHookFn, Tracer};
 use firebrand_core::dispatch::{self, Cond, Interpreter, Next, Op, Outputs, Value};
 use firebrand_core::module::{Module, ModuleWatch};
@@ -14,6 +14,7 @@ use firebrand_core::{DType, ErrorKind, Number, Result, SymInt, Tensor, func};
 use firebrand_graph::ir::{Argument, Function as GraphFunction, NodeId, TensorMeta, Val};
 use firebrand_graph::record_cond;
 use std::any::Any;
+use std::panic::Location;
 use std::sync::{Arc, Weak};
 
 /// What a handle refers to while the function that made it is captured.
@@ -42,7 +43,7 @@ impl Interpreter for Session {
         }
         if is_autocast_enabled() {
             // Casts become ops of the graph; this comes back with the region off.
-            return call_with_autocast(op, args);
+            return call_with_casts(op, args, &|region, t, cast| self.cast_once(region, t, cast));
         }
         if core_capture::has_own_saved_hooks() {
             return self.call_with_hooks(op, args);
@@ -65,7 +66,11 @@ impl Interpreter for Session {
                 Ok(results)
             }
             Err(e) if matches!(e.kind(), ErrorKind::MetaData { .. }) => self.call_for_real(op, args),
-            Err(e) => Err(e),
+            Err(e) => {
+                // The function may go on without it; at other sizes the op may not fail.
+                self.observe_all_sizes(args);
+                Err(e)
+            }
         }
     }
 
@@ -104,6 +109,25 @@ impl Session {
         self.break_here(kind, op.name(), None)?;
         let values = self.real_values(op, args)?;
         core_capture::suspended(|| dispatch::call(op, &values))
+    }
+
+    /// The cast of a parameter in an autocast region, which is one for all ops of it.
+    fn cast_once(
+        &self,
+        region: &RegionCasts,
+        t: &Tensor,
+        cast: &dyn Fn() -> Result<Tensor>,
+    ) -> Result<Tensor> {
+        if self.lock().body() != Body::Function {
+            return cast();
+        }
+        let is_it = |(r, of, _): &&(RegionCasts, Tensor, Tensor)| r.is_same(region) && of.id() == t.id();
+        if let Some((.., known)) = self.lock().casts.iter().find(is_it) {
+            return Ok(known.clone());
+        }
+        let made = cast()?;
+        self.lock().casts.push((region.clone(), t.clone(), made.clone()));
+        Ok(made)
     }
 
     /// An op inside the scope of saved-tensor hooks that the function switched on: the graph so far runs, then the op with
@@ -215,6 +239,9 @@ impl Tracer for Session {
         if self.transforms() {
             self.only_ops("register_hook", Some(at))?;
         }
+        if self.is_from_outside_of_its_checkpoint(t)? {
+            self.begins_anew_at_checkpoints("a hook on what a checkpoint reads")?;
+        }
         let session = super::session().ok_or_else(|| firebrand_core::Error::user("no capture runs here"))?;
         let proxy = session.proxy_handle();
         let handle = proxy.key();
@@ -235,7 +262,7 @@ impl Tracer for Session {
 
     fn register_post_accumulate_hook(&self, t: &Tensor, hook: PostAccumulateFn) -> Result<RemovableHandle> {
         if self.is_loose(t) {
-            self.go_on_plainly("a post-accumulate hook on a view without history", std::panic::Location::caller())?;
+            self.go_on_plainly("a post-accumulate hook on a view without history", Location::caller())?;
             return t.try_register_post_accumulate_grad_hook(move |t: &Tensor| hook(t));
         }
         let session = super::session().ok_or_else(|| firebrand_core::Error::user("no capture runs here"))?;
@@ -327,6 +354,9 @@ impl Tracer for Session {
             return held.clone();
         }
         let real = cell.load();
+        if state.trace.known(&real).is_some() {
+            return real; // the function made the cell, or has set what it holds
+        }
         let made = core_capture::suspended(|| self.source(&mut state, "buffer", &real, Source::Cell(cell.clone())));
         let held = made.unwrap_or(real);
         state.tensor_cells.push((cell.clone(), held.clone()));
@@ -376,8 +406,12 @@ impl Tracer for Session {
             let mut state = self.lock();
             inputs.iter().map(|t| state.trace.outline(t)).collect::<Result<Vec<_>>>()?
         };
-        let results =
-            core_capture::suspended(|| firebrand_core::autograd::apply_function(function.clone(), stand_ins))?;
+        let run = || core_capture::suspended(|| firebrand_core::autograd::apply_function(function.clone(), stand_ins));
+        let Some(Ok(results)) = core_capture::trial(run) else {
+            // It reads numbers, or fails, at these sizes perhaps: it runs as it is.
+            self.go_on_plainly("a custom function that reads numbers or fails", Location::caller())?;
+            return firebrand_core::autograd::apply_function(function, inputs.iter().map(core_capture::real).collect());
+        };
         let mut state = self.lock();
         let slot = state.functions.len();
         state.functions.push(function);
