@@ -129,7 +129,7 @@ pub(crate) fn call(op: Op, args: &[Value]) -> Result<Outputs> {
 }
 
 /// The casts of a region, which a capture keeps apart: parameters are cast once in it.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct RegionCasts(Cache);
 
 impl RegionCasts {

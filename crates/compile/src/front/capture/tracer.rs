@@ -5,7 +5,9 @@ use super::{Body, HookNode, Session};
 use crate::breaks::BreakKind;
 use crate::front::guard::{EnvironmentGuard, LookGuard, ModuleGuard};
 use crate::front::source::Source;
-use firebrand_core::autograd::{Function, Removable, RemovableHandle, RegionCasts, call_with_casts, is_autocast_enabled};
+use firebrand_core::autograd::{
+    Function, RegionCasts, Removable, RemovableHandle, call_with_casts, is_autocast_enabled,
+};
 use firebrand_core::capture::{self as core_capture, Caller, PostAccumulateFn, Read, TensorCell, TensorHookFn, Tracer};
 use firebrand_core::dispatch::{self, Cond, Interpreter, Next, Op, Outputs, Value};
 use firebrand_core::module::{Module, ModuleWatch};
@@ -112,12 +114,7 @@ impl Session {
     }
 
     /// The cast of a parameter in an autocast region, which is one for all ops of it.
-    fn cast_once(
-        &self,
-        region: &RegionCasts,
-        t: &Tensor,
-        cast: &dyn Fn() -> Result<Tensor>,
-    ) -> Result<Tensor> {
+    fn cast_once(&self, region: &RegionCasts, t: &Tensor, cast: &dyn Fn() -> Result<Tensor>) -> Result<Tensor> {
         if self.lock().body() != Body::Function {
             return cast();
         }
