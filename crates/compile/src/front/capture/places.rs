@@ -46,7 +46,7 @@ pub(super) fn refuse_kept(t: &Tensor) -> Result<()> {
     if !(t.is_meta() && t.is_stand_in()) {
         return Ok(());
     }
-    let text = "a tensor of an earlier call was kept where a capture cannot see it (in a Mutex or a struct, say), and is used here: keep it in a Shared cell, or return it and pass it in";
+    let text = "a tensor of an earlier call was kept where a compiled function cannot see it (in a Mutex or a struct, say), and is used here: keep it in a Shared cell, or return it and pass it in";
     Err(firebrand_core::Error::argument("a compiled function", text).into())
 }
 
