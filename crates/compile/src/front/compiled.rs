@@ -305,7 +305,11 @@ impl<I: TensorTree, O: TensorTree + Send + Sync> Compiled<I, O> {
             return self.end_segments(&session, template, leaves, ambient, segments, after, global_hooks);
         }
         if session.sees_foreign(&template) {
-            session.note_break(BreakKind::Plain, "a tensor that no op of the function gave, or one on another thread", None)?;
+            session.note_break(
+                BreakKind::Plain,
+                "a tensor that no op of the function gave, or one on another thread",
+                None,
+            )?;
             session.undo();
             lock(&compiler.plainly).whole = true;
             return Ok((self.f)(input)?);

@@ -151,12 +151,11 @@ pub fn call_with_autocast(op: Op, args: &[Value]) -> Result<Outputs> {
     call_with_casts(op, args, &|_, _, cast| cast())
 }
 
+/// Casts a parameter of a region with the function it gets, or knows the cast already.
+pub type CastOnce<'a> = dyn Fn(&RegionCasts, &Tensor, &dyn Fn() -> Result<Tensor>) -> Result<Tensor> + 'a;
+
 /// Like [`call_with_autocast`]; `once` casts what the region casts once, or knows the cast already.
-pub fn call_with_casts(
-    op: Op,
-    args: &[Value],
-    once: &dyn Fn(&RegionCasts, &Tensor, &dyn Fn() -> Result<Tensor>) -> Result<Tensor>,
-) -> Result<Outputs> {
+pub fn call_with_casts(op: Op, args: &[Value], once: &CastOnce<'_>) -> Result<Outputs> {
     let region = state::stacks(|s| s.autocast.clone());
     let to = target(op, args, region.dtype);
     if to.is_none() && opens(op.info()) {
