@@ -15,6 +15,7 @@ use firebrand_core::tree::Host;
 use firebrand_core::{DType, ErrorKind, Number, Result, SymInt, Tensor, func};
 use firebrand_graph::ir::{Argument, Function as GraphFunction, NodeId, TensorMeta, Val};
 use firebrand_graph::record_cond;
+use firebrand_graph::schema::Schema;
 use std::any::Any;
 use std::panic::Location;
 use std::sync::{Arc, Weak};
@@ -57,6 +58,11 @@ impl Interpreter for Session {
             (outlined, state.trace.arguments(args).map_err(firebrand_core::Error::user)?)
         };
         match next.call(op, &outlined) {
+            Ok(_) if changes_flag(op, args, &outlined) => {
+                // A tensor that is no stand-in says what it is: the write must not wait.
+                self.go_on_plainly("a write that changes whether a tensor requires grad", Location::caller())?;
+                dispatch::call(op, args)
+            }
             Ok(results) => {
                 self.note_length(op, args);
                 let mut state = self.lock();
@@ -88,6 +94,17 @@ impl Interpreter for Session {
         };
         Some(record_cond(&self.state, &prepare, call))
     }
+}
+
+/// Whether an op that writes a tensor of the caller's changes whether that requires grad, as its outline shows.
+fn changes_flag(op: Op, args: &[Value], outlined: &[Value]) -> bool {
+    let written = Schema::of_op(op).args.iter().map(|a| a.written);
+    written.zip(args.iter().zip(outlined)).any(|(written, pair)| match pair {
+        (Value::Tensor(t), Value::Tensor(outline)) if written => {
+            !t.is_meta() && t.requires_grad() != outline.requires_grad()
+        }
+        _ => false,
+    })
 }
 
 fn mark_symbolic(results: &Outputs) {
@@ -244,11 +261,11 @@ impl Tracer for Session {
         let handle = proxy.key();
         // A leaf has one history; that of another tensor changes where the function writes it, so its hook has a place in the
         // graph.
+        if self.is_loose(t) {
+            self.go_on_plainly("a hook on a view without history", at)?;
+            return t.try_register_hook_any(move |g| hook(g));
+        }
         if self.is_source(t) && t.is_leaf_here() {
-            if self.is_loose(t) {
-                self.go_on_plainly("a hook on a view without history", at)?;
-                return t.try_register_hook_any(move |g| hook(g));
-            }
             self.push_effect(Effect::Hook { target: t.clone(), hook, handle });
         } else {
             let node = self.hook_node(t, vec![Argument::Int(0)])?;

@@ -273,7 +273,7 @@ impl Frame<'_> {
                 if yes { t.try_sin()? } else { t.try_mul_scalar(0.5)? }
             }
             Refused(a, b) => match v(a).try_mul(&Tensor::new(&[1.0, 2.0, 3.0])) {
-                Ok(t) => t,
+                Ok(t) => v(b).try_mul(&t.try_sum()?)?.try_tanh()?,
                 Err(_) => v(b).try_cos()?,
             },
             Masked(a) => {
