@@ -19,7 +19,7 @@ use crate::state::{self, ModeGuard};
 use crate::tree::TensorTree;
 use crate::{Device, Error, Result, Spec, SymInt, Tensor};
 use std::any::Any;
-use std::panic::Location;
+use std::panic::{AssertUnwindSafe, Location, catch_unwind};
 use std::sync::Arc;
 
 /// A hook of a tensor, as the engine calls it.
@@ -88,8 +88,13 @@ pub trait Tracer: Interpreter {
     fn observe_sizes(&self, t: &Tensor);
     /// The value of a host number that may be an input of the graph is read; `number` is its outline.
     fn observe_number(&self, number: &Tensor);
-    /// The memory order of such a tensor is looked at.
-    fn observe_strides(&self, t: &Tensor);
+    /// The memory order of such a tensor is looked at; `exactly` if it is its strides.
+    fn observe_strides(&self, exactly: bool, at: Caller) -> Result<()>;
+    /// A flag of a tensor is looked at, which `read` reads: that of a tensor of the caller's becomes a condition of the graph, and is
+    /// returned. None for a tensor that the function has made.
+    fn look(&self, t: &Tensor, what: &'static str, read: fn(&Tensor) -> bool) -> Option<bool>;
+    /// An alias of a tensor was made whose writes nobody is to see ([`Tensor::data`]).
+    fn unseen_alias(&self, alias: &Tensor, at: Caller) -> Result<()>;
     /// Something that a graph cannot represent is about to happen: the graph so far runs, and the capture ends ([`end`]), so that the
     /// rest of the function runs eagerly; an error where that is not allowed.
     fn leave(&self, what: &'static str, at: Caller) -> Result<()>;
@@ -242,6 +247,17 @@ pub(crate) fn itself(t: &Tensor, what: &'static str) -> Result<Option<Tensor>> {
     }
     leave(what)?;
     Ok(stands_for(t))
+}
+
+/// A flag of a tensor that a graph does not hold: what it is for a tensor of the caller's that a captured function looks at.
+pub(crate) fn looked_at(t: &Tensor, what: &'static str, read: fn(&Tensor) -> bool) -> Option<bool> {
+    if !state::is(state::LAYERS) { None } else { tracer()?.look(t, what, read) }
+}
+
+/// Like [`itself`], for what cannot fail.
+#[track_caller]
+pub(crate) fn expect_itself(t: &Tensor, what: &'static str) -> Option<Tensor> {
+    itself(t, what).unwrap_or_else(|e| e.raise())
 }
 
 /// Like [`itself`], for a change of the leaf flag: tensors the function creates from host data are created with it at every call.
@@ -436,6 +452,20 @@ pub fn without_stand_ins<R>(f: impl FnOnce() -> R) -> R {
 /// Runs `f` outside the capture of this thread: eagerly, unseen by the tracer.
 pub fn suspended<R>(f: impl FnOnce() -> R) -> R {
     outside(Vec::new(), f)
+}
+
+/// Whether code is tried on meta tensors here.
+static TRIAL: Slot<bool> = Slot::new(|| false);
+
+/// Whether code is tried on meta tensors here: that it reads numbers is no news for the user.
+pub(crate) fn in_trial() -> bool {
+    TRIAL.get()
+}
+
+/// Tries code of the user's on meta tensors: none if it panics, as it does where it reads numbers.
+pub fn trial<R>(f: impl FnOnce() -> R) -> Option<R> {
+    let _trial = TRIAL.enter(true);
+    catch_unwind(AssertUnwindSafe(f)).ok()
 }
 
 /// Like [`suspended`], with the saved-tensor hooks that the captured function itself has enabled.

@@ -42,7 +42,7 @@ impl Tensor {
     /// On the meta device.
     #[track_caller]
     pub fn to_vec<T: Element + Default>(&self) -> Vec<T> {
-        self.try_to_vec().unwrap_or_else(|e| panic!("{e}"))
+        self.try_to_vec().unwrap_or_else(|e| e.raise())
     }
 
     /// The only element, converted to `T`.
@@ -65,7 +65,7 @@ impl Tensor {
     /// If there is not exactly one.
     #[track_caller]
     pub fn item<T: Element + Default>(&self) -> T {
-        self.try_item().unwrap_or_else(|e| panic!("{e}"))
+        self.try_item().unwrap_or_else(|e| e.raise())
     }
 
     /// The only element as a [`Scalar`](crate::Scalar).
@@ -83,9 +83,17 @@ impl Tensor {
 
     /// An alias over the same memory, without history and with its own version counter: writes through it are not
     /// seen by any check.
+    #[track_caller]
     pub fn data(&self) -> Tensor {
-        if capture::is_capturing() {
-            return self.detach(); // the alias becomes a node; the graph handles its version
+        if let Some(tracer) = capture::tracer() {
+            // As long as nothing is written, an alias that counts with this one is as good.
+            let alias = self.detach();
+            if let Err(e) = tracer.unseen_alias(&alias, Location::caller()) {
+                e.raise();
+            }
+            if capture::is_capturing() {
+                return alias;
+            }
         }
         if let Some(real) = capture::stands_for(self) {
             return real.data();
@@ -129,8 +137,12 @@ impl Tensor {
     }
 
     /// A copy of a leaf with its gradient; an error for non-leaf tensors.
+    #[track_caller]
     pub fn try_deep_copy(&self) -> Result<Tensor> {
-        if !self.is_leaf() {
+        if let Some(real) = capture::itself(self, "deep_copy")? {
+            return real.try_deep_copy();
+        }
+        if !self.is_leaf_here() {
             return Err(crate::ErrorKind::DeepCopyNonLeaf.into());
         }
         races::op!("deep_copy", self);

@@ -275,7 +275,7 @@ impl Tensor {
         {
             return real.try_set_requires_grad(on);
         }
-        if on && self.is_inference() && !state::is(state::INFERENCE) {
+        if on && self.is_inference_here() && !state::is(state::INFERENCE) {
             return Err(ErrorKind::InferenceRequiresGrad.into());
         }
         if self.try_grad_fn_edge()?.is_some() {

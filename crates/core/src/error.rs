@@ -29,7 +29,8 @@ impl Error {
     #[cold]
     #[track_caller]
     pub fn raise(self) -> ! {
-        if matches!(*self.0, ErrorKind::CheckpointEarlyStop) {
+        let is_tried = matches!(*self.0, ErrorKind::MetaData { .. }) && crate::capture::in_trial();
+        if is_tried || matches!(*self.0, ErrorKind::CheckpointEarlyStop) {
             std::panic::resume_unwind(Box::new(self))
         }
         panic!("{self}")

@@ -117,8 +117,8 @@ pub enum Input<'a> {
 /// As many operands as most programs have.
 const FEW: usize = 32;
 
-/// Runs a program on parts that all have one size, and counts the write in the version of every tensor written. An error if
-/// another thread uses the memory, where that is checked.
+/// Runs a program on parts that all have one size. An error if another thread uses the memory, where that is checked. Who writes what
+/// others see counts that ([`count_write`]).
 ///
 /// # Panics
 /// If a part reaches outside of its tensor's memory, or sizes and counts are not those of the program.
@@ -157,14 +157,18 @@ pub fn run(program: &Program, inputs: &[Input<'_>], outputs: &[Part<'_>]) -> Res
         },
         || Ok(firebrand_kernels::scratch::attempt(|| program.run(&operands, &targets))?),
     )?;
-    outputs.iter().for_each(|p| p.tensor.bump_version());
     Ok(())
+}
+
+/// Counts a write in the version of a tensor.
+pub fn count_write(t: &Tensor) {
+    t.bump_version();
 }
 
 /// The part as a separate tensor over the same memory: without history, with the same version. An error if it reaches
 /// further than memory can.
 pub fn alias(part: Part<'_>) -> Result<Tensor> {
-    let offset = part.tensor.storage_offset() + part.layout.offset();
+    let offset = part.tensor.layout().offset() + part.layout.offset();
     Ok(part.tensor.alias_with(part.layout.with_offset(offset)?))
 }
 

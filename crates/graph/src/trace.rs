@@ -237,7 +237,7 @@ impl Trace {
         }
         let same = |t: &Tensor| {
             t.dtype() == tensor.dtype()
-                && t.storage_offset() == tensor.storage_offset()
+                && t.layout().offset() == tensor.layout().offset()
                 && t.layout().same_geometry(tensor.layout())
         };
         let bucket = self.memory.as_ref()?.get(&tensor.untyped_storage().addr())?;
@@ -602,7 +602,7 @@ impl Trace {
 /// Like [`outline`], a leaf exactly if `t` is one, so that writing it in place is allowed alike.
 pub fn outline_like(t: &Tensor) -> firebrand_core::Result<Tensor> {
     let stand_in = outline(t)?;
-    if !t.requires_grad() || t.is_leaf() {
+    if !t.requires_grad() || t.is_leaf_here() {
         return Ok(stand_in);
     }
     // No layer, above autograd or below, sees how it is made; on a level of a transform, the level has to.

@@ -7,7 +7,7 @@ use firebrand_core::autograd::RemovableHandle;
 use firebrand_core::{Device, Tensor};
 use firebrand_graph::Error as GraphError;
 use firebrand_graph::interpret::{self, NodeRunner, run_call, run_module};
-use firebrand_graph::ir::{Argument, Function, GraphModule, Kind, NodeId, Target};
+use firebrand_graph::ir::{Argument, Function, GraphModule, Hop, Kind, NodeId, Target};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -49,32 +49,51 @@ impl Executable for Interpreted {
     }
 }
 
-/// Binds results that custom functions may hold as soon as they are computed.
+/// Binds results that custom functions may hold as soon as they are computed, in the graph or in a region of it.
 struct Binding<'a> {
     runner: EagerRunner<'a>,
-    graph: &'a GraphModule,
-    held: HashMap<NodeId, Vec<&'a Tensor>>,
+    /// By the graph and the node in it.
+    held: HashMap<(*const GraphModule, NodeId), Vec<&'a Tensor>>,
 }
 
 impl<'a> Binding<'a> {
     fn new(runner: EagerRunner<'a>, graph: &'a GraphModule) -> Binding<'a> {
         let results = graph.graph.result().and_then(Argument::items).unwrap_or(&[]);
-        let mut held: HashMap<NodeId, Vec<&'a Tensor>> = HashMap::new();
+        let mut held: HashMap<_, Vec<&'a Tensor>> = HashMap::new();
         for (place, stand_in) in runner.call.held() {
-            if let Some(node) = results.get(*place).and_then(Argument::node) {
-                held.entry(node).or_default().push(stand_in);
+            let mut at = results.get(*place).and_then(Argument::node).map(|n| (graph, n));
+            while let Some((graph, node)) = at {
+                held.entry((std::ptr::from_ref(graph), node)).or_default().push(stand_in);
+                at = in_region(graph, node);
             }
         }
-        Binding { runner, graph, held }
+        Binding { runner, held }
     }
+}
+
+/// The node of a region whose value this one is.
+fn in_region(graph: &GraphModule, part: NodeId) -> Option<(&GraphModule, NodeId)> {
+    let g = &graph.graph;
+    let (of, place) = match g[part].args() {
+        [Argument::Node(of), Argument::Int(place)] => (*of, usize::try_from(*place).ok()?),
+        _ => return None,
+    };
+    let is = |n: NodeId, target: Target| g[n].target() == Some(&target);
+    if !is(part, Function::GetItem.into()) || !is(of, Hop::WrapWithSetGradEnabled.into()) {
+        return None;
+    }
+    let region = graph.subgraph(g[g[of].args().get(1)?.node()?].attr_path()?)?;
+    Some((region, region.graph.result().and_then(Argument::items)?.get(place)?.node()?))
 }
 
 impl NodeRunner for Binding<'_> {
     fn run_node(&mut self, call: &interpret::Call<'_>) -> Result<Value, GraphError> {
-        let value = self.runner.run_node(call)?;
-        if std::ptr::eq(call.module, self.graph)
-            && let (Some(held), Value::Tensor(t), Some(known)) =
-                (self.held.get(&call.node), &value, self.runner.call.stand_ins())
+        let value = match self.runner.own(call)? {
+            Some(value) => value,
+            None => run_call(self, call)?,
+        };
+        if let (Some(held), Value::Tensor(t), Some(known)) =
+            (self.held.get(&(std::ptr::from_ref(call.module), call.node)), &value, self.runner.call.stand_ins())
         {
             held.iter().for_each(|stand_in| known.bind(stand_in, t.clone()));
         }
@@ -97,14 +116,9 @@ pub struct EagerRunner<'a> {
 
 impl NodeRunner for EagerRunner<'_> {
     fn run_node(&mut self, call: &interpret::Call<'_>) -> Result<Value, GraphError> {
-        let Kind::CallFunction(Target::Function(function)) = call.module.graph[call.node].kind() else {
-            return run_call(self, call);
-        };
-        match self.special(function, &call.args) {
-            Ok(Some(value)) => Ok(value),
-            Ok(None) => run_call(self, call),
-            Err(Error::Graph(e)) => Err(e),
-            Err(e) => Err(GraphError::Core(e.into())),
+        match self.own(call)? {
+            Some(value) => Ok(value),
+            None => run_call(self, call),
         }
     }
 
@@ -114,6 +128,17 @@ impl NodeRunner for EagerRunner<'_> {
 }
 
 impl EagerRunner<'_> {
+    /// The result of a node that belongs to a call; `None` for any other node.
+    fn own(&self, call: &interpret::Call<'_>) -> Result<Option<Value>, GraphError> {
+        let Kind::CallFunction(Target::Function(function)) = call.module.graph[call.node].kind() else {
+            return Ok(None);
+        };
+        self.special(function, &call.args).map_err(|e| match e {
+            Error::Graph(e) => e,
+            e => GraphError::Core(e.into()),
+        })
+    }
+
     /// The result of a node that belongs to a call; `None` for any other node.
     fn special(&self, function: &Function, args: &[Value]) -> Result<Option<Value>> {
         Ok(Some(match (function, args) {

@@ -305,7 +305,11 @@ impl<I: TensorTree, O: TensorTree + Send + Sync> Compiled<I, O> {
             return self.end_segments(&session, template, leaves, ambient, segments, after, global_hooks);
         }
         if session.sees_foreign(&template) {
-            session.note_break(BreakKind::Plain, "a meta tensor that no op of the function gave", None)?;
+            session.note_break(
+                BreakKind::Plain,
+                "a tensor that no op of the function gave, or one on another thread",
+                None,
+            )?;
             session.undo();
             lock(&compiler.plainly).whole = true;
             return Ok((self.f)(input)?);
@@ -412,6 +416,7 @@ fn guards(
         environment: std::mem::take(&mut recording.environment),
         captured: std::mem::take(&mut recording.captured),
         modules: std::mem::take(&mut recording.modules),
+        looked_at: std::mem::take(&mut recording.looked_at),
         global_hooks,
         relations: std::mem::take(&mut recording.relations),
         symbols: plan.symbols.len(),

@@ -445,7 +445,7 @@ impl Lowering<'_> {
                 if alias(t).is_some() {
                     return (Taken::Ignored, self.view(value, alias));
                 }
-                let beside = |p: &&Placed| p.meta.shares_storage(t) && p.meta.storage_offset() == 0;
+                let beside = |p: &&Placed| p.meta.shares_storage(t) && p.meta.layout().offset() == 0;
                 if let Some(buffer) = before.iter().find(beside).map(|p| p.load.buffer) {
                     self.joins.share(buffer);
                     return (Taken::Ignored, self.view(value, &|_| Some(buffer)));

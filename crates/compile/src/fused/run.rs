@@ -63,6 +63,11 @@ pub(super) fn run(
                     outputs.push(f.part(l)?);
                 }
                 fusion::run(&emitted.program, &inputs, &outputs)?;
+                // Nobody has seen what is made here.
+                let is_seen = |l: &&Load| !made.iter().any(|m| m.buffer == l.buffer);
+                for l in emitted.outputs.iter().filter(is_seen) {
+                    f.tensors[l.buffer].iter().for_each(fusion::count_write);
+                }
             }
             Step::Call(opaque) => f.run_call(opaque, dead)?,
         }

@@ -115,7 +115,8 @@ impl Backend for Aot {
             Err(_) => return Ok(Arc::new(self.in_stages(graph, examples, None))),
         };
         let cut = stages::cut(graph);
-        let interpret = stages::writes_recorded(graph, !matches!(cut, Cut::One));
+        let interpret =
+            stages::writes_recorded(graph, !matches!(cut, Cut::One)) || types::spoils(graph, &inputs_of(examples));
         match cut {
             Cut::One if !interpret => Ok(Arc::new(self.compile_graph(graph, examples)?)),
             Cut::Stages(pieces) if !interpret => Ok(Arc::new(self.in_stages(graph, examples, Some(pieces)))),

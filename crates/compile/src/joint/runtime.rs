@@ -108,7 +108,7 @@ fn forward(plan: &Plan, tensors: &[Tensor], call: &Call) -> Result<Vec<Tensor>> 
 /// Whether the node itself writes the input: then its history is the node. A view's base has to learn of the write, so
 /// that is left to a plain copy.
 fn is_dirty(plan: &Plan, output: usize, input: &Tensor) -> bool {
-    plan.written.iter().any(|w| w.output == output && w.recorded) && !input.is_view()
+    plan.written.iter().any(|w| w.output == output && w.recorded) && !input.is_view_here()
 }
 
 /// Inputs as they were at the call, with their version then; what the graph writes is copied.
@@ -234,6 +234,10 @@ impl CompiledFunction {
             return Ok(vec![None; plan.tensors.len()]);
         }
         let second = plan.second(&defined)?;
+        if !plan.written.is_empty() {
+            // What the graph writes is recomputed from copies: whether it has been written since is known of what was kept.
+            drop(ctx.take_saved_tensors_at(&plan.backward(&defined)?.saved)?);
+        }
         let mut values = Vec::new();
         for ((t, version), reads) in self.primals.iter().zip(&second.reads) {
             if *reads && t.try_version().unwrap_or(0) != *version {

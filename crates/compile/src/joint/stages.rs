@@ -157,7 +157,7 @@ fn regions(graph: &GraphModule, n: NodeId) -> impl Iterator<Item = &Arc<GraphMod
 }
 
 /// Whether a graph writes memory.
-fn writes(module: &GraphModule) -> bool {
+pub(super) fn writes(module: &GraphModule) -> bool {
     let (g, memory) = (&module.graph, Memory { graph: module });
     g.nodes().any(|n| memory.schema(n).is_some_and(|s| s.mutates())) || module.subgraphs().any(|(_, g)| writes(g))
 }

@@ -101,7 +101,7 @@ fn tangent_layout(t: &Tensor) -> Layout {
 
 /// Whether gradients flow through it: a view made where nothing is recorded requires grad as its base does, and has none.
 fn has_history(t: &Tensor) -> bool {
-    t.requires_grad() && !t.is_leaf()
+    t.requires_grad() && !t.is_leaf_here()
 }
 
 /// Traces; see the head of this file.

@@ -3,10 +3,11 @@
 //! The graph runs once on meta tensors, with the grad mode of the moment; grad-mode markers become regions first, as in captured
 //! graphs. Where that fails nothing is known, and the graph has to be interpreted.
 
+use super::stages;
 use super::trace::{Input, outline};
 use crate::error::{Error, Result};
 use firebrand_core::Device;
-use firebrand_core::autograd::{is_grad_enabled, set_grad_enabled};
+use firebrand_core::autograd::{GraphView, Saved, is_grad_enabled, iter_graph, set_grad_enabled};
 use firebrand_core::state::ThreadState;
 use firebrand_graph::ExportedProgram;
 use firebrand_graph::interpret::{self, NodeRunner, Value, run_call, run_module};
@@ -46,6 +47,31 @@ pub(super) fn typed(graph: &GraphModule, inputs: &[Input]) -> Result<GraphModule
         module.graph.meta_mut(n).val = Some(val);
     }
     Ok(module)
+}
+
+/// Whether an eager run of the graph keeps a value for a derivative and writes it later. It refuses that derivative, where a functional
+/// graph would compute it from the value before the write. Where nothing is known, no.
+pub(super) fn spoils(graph: &GraphModule, inputs: &[Input]) -> bool {
+    let mut types = Types { found: HashMap::new(), of: graph };
+    let run = || -> Result<bool> {
+        let _mode = set_grad_enabled(true).scoped();
+        let value = |i: &Input| match i {
+            Input::Number(v) => Ok(v.clone()),
+            // With a history of its own: a leaf may not be written.
+            Input::Tensor(meta) if meta.requires_grad => Ok(Value::Tensor(outline(meta)?.try_clone_tensor()?)),
+            Input::Tensor(meta) => Ok(Value::Tensor(outline(meta)?)),
+        };
+        let values = inputs.iter().map(value).collect::<Result<Vec<_>>>()?;
+        let results = run_module(&mut types, graph, &values)?;
+        let mut last = Vec::new();
+        for v in results.items()? {
+            if let Value::Tensor(t) = v {
+                last.push(t.try_grad_fn_edge()?.map(|edge| edge.node));
+            }
+        }
+        Ok(iter_graph(last).iter().any(|node| matches!(GraphView::saved(node), Saved::Stale)))
+    };
+    stages::writes(graph) && ThreadState::isolated(run).unwrap_or(false)
 }
 
 /// Notes what each node of a graph gives.

@@ -5,6 +5,7 @@
 //! Ids are those of docs/behaviour/compile-and-hooks.md, section (l).
 #![allow(clippy::unwrap_used)] // a test that cannot go on should stop
 
+mod asked;
 mod combined;
 mod edges;
 mod functions;

@@ -52,7 +52,7 @@ impl Tensor {
         }
         let formula = boxed(AccumulateGrad { variable: self.clone() });
         let mut meta = InputMetadata::of(self);
-        meta.dtype = self.grad_dtype().unwrap_or(meta.dtype);
+        meta.dtype = self.wanted_grad_dtype().unwrap_or(meta.dtype);
         let node = Node::unannounced(u64::MAX, Edges::new(), smallvec![meta], formula);
         let other = {
             let mut slot = slot();
@@ -87,7 +87,7 @@ impl Tensor {
         if let Some(real) = capture::stands_for(self) {
             return real.grad();
         }
-        if self.flags() & (REQUIRES_GRAD | RETAINS_GRAD) == 0 && self.requires_grad() && !self.is_leaf() {
+        if self.flags() & (REQUIRES_GRAD | RETAINS_GRAD) == 0 && self.requires_grad() && !self.is_leaf_here() {
             warn(
                 "the .grad of a non-leaf tensor was accessed; it is not populated during backward. \
                  Call retain_grad() on it first, or read the leaf's",
@@ -99,6 +99,7 @@ impl Tensor {
     /// Assigns the gradient; `None` clears it.
     pub fn try_set_grad(&self, grad: Option<&Tensor>) -> Result<()> {
         if let Some(tracer) = capture::tracer() {
+            grad.map_or(Ok(()), |g| self.check_grad(g))?;
             return tracer.set_grad(self, grad);
         }
         if let Some(real) = capture::stands_for(self) {
@@ -107,18 +108,7 @@ impl Tensor {
         let grad = grad.map(capture::real);
         let grad = grad.as_ref();
         if let Some(g) = grad {
-            if g.is_same(self) {
-                return Err(ErrorKind::GradAssignSelf.into());
-            }
-            if g.shape() != self.shape() {
-                let (expected, found) = (self.shape().to_vec(), g.shape().to_vec());
-                return Err(ErrorKind::GradAssignShape { expected, found }.into());
-            }
-            if let Some(expected) = self.grad_dtype()
-                && g.dtype() != expected
-            {
-                return Err(ErrorKind::GradAssignDtype { expected, found: g.dtype() }.into());
-            }
+            self.check_grad(g)?;
             if g.device() != self.device() {
                 let (device, expected) = (g.device(), self.device());
                 let (argument, reference) = ("the gradient".into(), "the tensor".into());
@@ -126,6 +116,24 @@ impl Tensor {
             }
         }
         drop(self.extras().grad.replace(grad.cloned()));
+        Ok(())
+    }
+
+    /// Whether a tensor, or its stand-in in a capture, may be the gradient.
+    fn check_grad(&self, g: &Tensor) -> Result<()> {
+        if g.is_same(self) {
+            return Err(ErrorKind::GradAssignSelf.into());
+        }
+        let (expected, found) = (self.layout().sizes(), g.layout().sizes());
+        if found != expected {
+            let (expected, found) = (expected.to_vec(), found.to_vec());
+            return Err(ErrorKind::GradAssignShape { expected, found }.into());
+        }
+        if let Some(expected) = self.wanted_grad_dtype()
+            && g.dtype() != expected
+        {
+            return Err(ErrorKind::GradAssignDtype { expected, found: g.dtype() }.into());
+        }
         Ok(())
     }
 
@@ -153,7 +161,13 @@ impl Tensor {
     }
 
     /// The required dtype of gradients; `None` if any is accepted.
+    #[track_caller]
     pub fn grad_dtype(&self) -> Option<DType> {
+        let real = capture::expect_itself(self, "grad_dtype");
+        real.as_ref().unwrap_or(self).wanted_grad_dtype()
+    }
+
+    fn wanted_grad_dtype(&self) -> Option<DType> {
         match self.extras_if_any().and_then(|e| *e.grad_dtype.lock().unwrap_or_else(|e| e.into_inner())) {
             Some(choice) => choice,
             None => Some(self.dtype()),
@@ -161,8 +175,12 @@ impl Tensor {
     }
 
     /// Sets the required dtype of gradients; `None` accepts any.
+    #[track_caller]
     pub fn set_grad_dtype(&self, dtype: Option<DType>) {
-        let before = self.grad_dtype();
+        if let Some(real) = capture::expect_itself(self, "set_grad_dtype") {
+            return real.set_grad_dtype(dtype);
+        }
+        let before = self.wanted_grad_dtype();
         *self.extras().grad_dtype.lock().unwrap_or_else(|e| e.into_inner()) = Some(dtype);
         if before != dtype {
             // The accumulate node knows what the engine should cast to; a new one will know the new wish.
@@ -215,7 +233,7 @@ impl Tensor {
         };
         if !grad_mode && fits {
             g = without_base(g);
-            if g.is_sole_owner() && !g.is_view() {
+            if g.is_sole_owner() && !g.is_view_here() {
                 return Ok(g);
             }
         }
@@ -270,8 +288,9 @@ impl Tensor {
     }
 
     /// Whether a non-leaf tensor retains its gradient.
+    #[track_caller]
     pub fn retains_grad(&self) -> bool {
-        let real = self.here();
+        let real = capture::expect_itself(self, "retains_grad");
         real.as_ref().unwrap_or(self).flags() & RETAINS_GRAD != 0
     }
 }
@@ -306,7 +325,7 @@ where
 /// The gradient of a linear layer's weight is such a view: it was transposed twice. Taking it over avoids a copy.
 fn without_base(g: Tensor) -> Tensor {
     let whole = |b: &&Tensor| b.numel() == g.numel() && b.dtype() == g.dtype();
-    let Some(base) = g.base().filter(whole).cloned() else { return g };
+    let Some(base) = g.base_here().filter(whole).cloned() else { return g };
     if state::word() & (state::LAYERS | state::LEVEL) != 0 {
         return g;
     }

@@ -128,10 +128,36 @@ pub(crate) fn call(op: Op, args: &[Value]) -> Result<Outputs> {
     }
 }
 
+/// The casts of a region, which a capture keeps apart: parameters are cast once in it.
+#[derive(Clone, Debug)]
+pub struct RegionCasts(Cache);
+
+impl RegionCasts {
+    /// Whether both are those of one region.
+    pub fn is_same(&self, other: &RegionCasts) -> bool {
+        std::sync::Arc::ptr_eq(&self.0, &other.0)
+    }
+
+    /// From now on the region knows this cast.
+    pub fn keep(&self, of: &Tensor, cast: Tensor) {
+        let before = self.0.lock().unwrap_or_else(|e| e.into_inner()).insert(of.id(), (of.downgrade(), cast));
+        drop(before);
+    }
+}
+
 /// Runs the op in the dtype its record specifies, for a capture: every cast is a separate op that the layers see.
 /// The caller has hidden the upper layers.
 pub fn call_with_autocast(op: Op, args: &[Value]) -> Result<Outputs> {
-    let to = target(op, args, autocast_dtype());
+    call_with_casts(op, args, &|_, _, cast| cast())
+}
+
+/// Casts a parameter of a region with the function it gets, or knows the cast already.
+pub type CastOnce<'a> = dyn Fn(&RegionCasts, &Tensor, &dyn Fn() -> Result<Tensor>) -> Result<Tensor> + 'a;
+
+/// Like [`call_with_autocast`]; `once` casts what the region casts once, or knows the cast already.
+pub fn call_with_casts(op: Op, args: &[Value], once: &CastOnce<'_>) -> Result<Outputs> {
+    let region = state::stacks(|s| s.autocast.clone());
+    let to = target(op, args, region.dtype);
     if to.is_none() && opens(op.info()) {
         return open(op, args);
     }
@@ -139,13 +165,23 @@ pub fn call_with_autocast(op: Op, args: &[Value]) -> Result<Outputs> {
     let _on = ModeGuard::new(state::LAYERS, 0);
     match to {
         Some(to) => {
-            let cast = |t: &Tensor| {
-                if is_eligible(t) && t.dtype() != to { t.try_to_dtype(to) } else { Ok(t.clone()) }
+            let cast = |t: &Tensor| match (is_eligible(t) && t.dtype() != to, &region.cache) {
+                (false, _) => Ok(t.clone()),
+                (true, Some(cache)) if is_cast_once(t, to, &region) => once(&RegionCasts(cache.clone()), t, &|| {
+                    let _on = crate::autograd::EnableGrad::new();
+                    t.try_to_dtype(to)
+                }),
+                (true, _) => t.try_to_dtype(to),
             };
             crate::dispatch::call(op, &casts(args, cast)?)
         }
         None => crate::dispatch::call(op, args),
     }
+}
+
+/// Whether it is a parameter.
+fn is_cast_once(t: &Tensor, to: DType, region: &Region) -> bool {
+    to == region.dtype && t.dtype() == DType::F32 && t.requires_grad() && t.is_leaf_here() && !t.is_view_here()
 }
 
 /// What the floats among the arguments are cast to.
@@ -186,7 +222,7 @@ fn cast(t: &Tensor, to: DType, region: &Region) -> Result<Tensor> {
     if !is_eligible(t) || t.dtype() == to {
         return Ok(t.clone());
     }
-    let parameter = to == region.dtype && t.dtype() == DType::F32 && t.requires_grad() && t.is_leaf() && !t.is_view();
+    let parameter = is_cast_once(t, to, region);
     let Some(cache) = region.cache.as_ref().filter(|_| parameter && t.is_of_this_level()) else {
         return ops::formulas::cast(t, to);
     };

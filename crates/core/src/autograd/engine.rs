@@ -332,7 +332,7 @@ impl Table<'_> {
             .iter()
             .map(|e| e.as_ref().and_then(|e| Some((self.find(&e.node)?, e.slot as usize))))
             .collect();
-        let own = |t: &mut Tensor| !t.is_view() && t.layout().is_non_overlapping_and_dense() && t.is_sole_owner();
+        let own = |t: &mut Tensor| !t.is_view_here() && t.layout().is_non_overlapping_and_dense() && t.is_sole_owner();
         let mut buffer = |(i, slot): (u32, usize)| {
             let held = self.entries[i as usize].grads.get_mut(slot)?.as_mut()?;
             own(held).then(|| held.clone())
@@ -610,7 +610,7 @@ fn add_into(mut old: Tensor, g: Tensor) -> Result<Tensor> {
     if !state::is(state::GRAD | state::LAYERS | state::INNER | state::DUAL)
         && old.shape() == g.shape()
         && old.dtype() == g.dtype()
-        && !old.is_view()
+        && !old.is_view_here()
         && old.layout().is_non_overlapping_and_dense()
         && old.is_sole_owner()
     {

@@ -241,7 +241,7 @@ fn pass_on(output: &Tensor) {
 pub(crate) fn set_tangent_inplace(target: &Tensor, new: Tensor) -> Result<()> {
     let _off = ModeGuard::new(0, state::DUAL);
     let hidden = |t: &Tensor| t.flags() & TANGENT != 0 && !t.is_of_this_level() && tangent(t).is_none();
-    if hidden(target) || target.base().is_some_and(hidden) {
+    if hidden(target) || target.base_here().is_some_and(hidden) {
         // It would take the place of the tangent that the tensor has outside.
         return Err(ErrorKind::CapturedMutation { op: "forward mode" }.into());
     }

@@ -220,7 +220,7 @@ impl Tensor {
         if !self.requires_grad() {
             return Err(ErrorKind::HookNoGrad.into());
         }
-        if !self.is_leaf() {
+        if !self.is_leaf_here() {
             return Err(ErrorKind::PostAccNonLeaf.into());
         }
         let hook: PostAccumulateFn = StdArc::new(move |t: &Tensor| hook(t).into().0);

@@ -37,7 +37,10 @@ pub(crate) mod view_replay;
 
 pub use anomaly::{detect_anomaly, is_anomaly_enabled, set_detect_anomaly, set_trace_provider};
 pub use api::{BackwardOptions, GradOptions, Target, Targets, backward, grad, grad_map};
-pub use autocast::{AutocastGuard, AutocastOptions, autocast, autocast_dtype, call_with_autocast, is_autocast_enabled};
+pub use autocast::{
+    AutocastGuard, AutocastOptions, CastOnce, RegionCasts, autocast, autocast_dtype, call_with_autocast,
+    call_with_casts, is_autocast_enabled,
+};
 pub use checkpoint::{
     CheckpointContexts, CheckpointOptions, ContextFn, DeterminismCheck, EarlyStopGuard, checkpoint,
     checkpoint_sequential, set_checkpoint_early_stop,

@@ -112,7 +112,7 @@ fn keep(t: &Tensor) -> Arc<Handle> {
     // The same tensor at the same version shares one handle.
     let same = handles_of(t).into_iter().filter(|(_, v)| *v == version).map(|(h, _)| h).find(|h| {
         matches!(&*h.lock(),
-            Kept::Original(o) if o.layout().same_geometry(t.layout()) && o.storage_offset() == t.storage_offset())
+            Kept::Original(o) if o.layout().same_geometry(t.layout()) && o.layout().offset() == t.layout().offset())
     });
     if let Some(same) = same {
         return same;

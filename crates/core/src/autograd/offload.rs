@@ -44,7 +44,7 @@ impl Stayed {
 
 /// Whether moving the tensor would free nothing.
 fn is_owned_anyway(t: &Tensor) -> bool {
-    t.is_leaf() && t.requires_grad()
+    t.is_leaf_here() && t.requires_grad()
 }
 
 // ---- into a store
@@ -59,7 +59,7 @@ impl Away {
     fn new(store: &dyn SpillStore, t: &Tensor) -> Result<Away> {
         let dense = t.layout().is_non_overlapping_and_dense();
         let layout = if dense { t.layout().from_start() } else { t.layout().to_contiguous() };
-        let whole = dense && t.storage_offset() == 0 && t.storage().nbytes() == t.numel() * t.dtype().size();
+        let whole = dense && t.layout().offset() == 0 && t.storage().nbytes() == t.numel() * t.dtype().size();
         let copied = if whole { t.clone() } else { ops::formulas::clone_with_layout(t, &layout)? };
         Ok(Away { bytes: store.put(&copied.storage())?, dtype: t.dtype(), layout })
     }

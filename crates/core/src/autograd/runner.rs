@@ -270,7 +270,7 @@ pub fn apply(node: &Node, formula: &dyn Backward, grads: Gradients, unwanted: u6
 /// The tensor without its history.
 #[inline]
 pub fn without_history(t: &Tensor) -> Tensor {
-    if t.requires_grad() || t.is_view() { t.alias_with(t.layout().clone()) } else { t.clone() }
+    if t.requires_grad() || t.is_view_here() { t.alias_with(t.layout().clone()) } else { t.clone() }
 }
 
 /// Drops the saved values of a node.

@@ -304,7 +304,7 @@ fn top_hooks() -> Option<std::sync::Arc<SavedHooks>> {
 #[cold]
 fn pack(t: &Tensor, hooks: std::sync::Arc<SavedHooks>, output_nr: Option<u32>) -> Result<SavedTensor> {
     let (before, edge) = (t.version_counter(), if output_nr.is_some() { None } else { t.gradient_edge()? });
-    let leaf = output_nr.is_none() && t.is_leaf();
+    let leaf = output_nr.is_none() && t.is_leaf_here();
     let value = {
         let _no_grad = state::ModeGuard::new(0, state::GRAD);
         (hooks.pack)(t)?

@@ -162,15 +162,35 @@ impl ViewInfo {
 
 impl Tensor {
     /// The base of this tensor, if it is a tracked view.
+    ///
+    /// # Panics
+    /// For an argument of a compiled function that is a view, inside of that function.
+    #[track_caller]
     pub fn base(&self) -> Option<&Tensor> {
+        if let Some(real) = crate::capture::expect_itself(self, "base")
+            && real.view_info().is_some()
+        {
+            panic!("base: this is a view that a compiled function got; ask for its base where the function is called");
+        }
+        self.base_here()
+    }
+
+    /// The same, for the library's own use.
+    #[inline]
+    pub(crate) fn base_here(&self) -> Option<&Tensor> {
         self.view_info().map(|v| &v.base)
     }
 
     /// Whether it is a tracked view.
     pub fn is_view(&self) -> bool {
+        crate::capture::looked_at(self, "is_view", Tensor::is_view_here).unwrap_or_else(|| self.is_view_here())
+    }
+
+    /// The same, for the library's own use: no condition of a graph.
+    pub fn is_view_here(&self) -> bool {
         match self.here() {
             None => self.flags() & VIEW != 0,
-            Some(real) => real.is_view(),
+            Some(real) => real.is_view_here(),
         }
     }
 
@@ -190,7 +210,7 @@ impl Tensor {
             None => self.alias_with(layout),
             Some(dtype) => self.alias_as(crate::Spec { layout, dtype, device: self.device() }),
         };
-        let root = self.base().map_or(self.dtype(), Tensor::dtype);
+        let root = self.base_here().map_or(self.dtype(), Tensor::dtype);
         let strange = dtype.is_some_and(|dtype| Lens::of(root, dtype).is_none());
         self.track_view(&out, if strange { CreationKind::OtherDtype } else { kind });
         out
@@ -363,6 +383,13 @@ impl Tensor {
 
     /// Whether it is a leaf: not the result of a recorded operation.
     pub fn is_leaf(&self) -> bool {
+        // Its stand-in is one if it is, and follows what the function does to it.
+        crate::capture::looked_at(self, "is_leaf", Tensor::is_leaf_here);
+        self.is_leaf_here()
+    }
+
+    /// The same, for the library's own use: no condition of a graph.
+    pub fn is_leaf_here(&self) -> bool {
         let real = self.here();
         match real.as_ref().unwrap_or(self).try_grad_fn_edge() {
             Ok(e) => e.is_none(),
@@ -376,11 +403,11 @@ impl Tensor {
     pub(crate) fn check_inplace(&self, op: &'static str) -> Result<()> {
         if let Some(v) = self.view_info() {
             CreationKind::from_u8(v.kind.load(Relaxed)).check(false, self)?;
-            if v.base.flags() & REQUIRES_GRAD != 0 && v.base.is_leaf() {
+            if v.base.flags() & REQUIRES_GRAD != 0 && v.base.is_leaf_here() {
                 return Err(ErrorKind::LeafViewInplace { op }.into());
             }
         }
-        if self.flags() & REQUIRES_GRAD != 0 && self.is_leaf() {
+        if self.flags() & REQUIRES_GRAD != 0 && self.is_leaf_here() {
             return Err(ErrorKind::LeafInplace { op }.into());
         }
         Ok(())

@@ -70,7 +70,7 @@ impl Interpreter for Watcher {
 /// Keeps with a view what made it.
 fn remember(op: Op, args: &[Value], view: &Tensor, result: (usize, Option<usize>)) {
     let Some(info) = view.view_info() else { return };
-    let viewed = |v: &Value| matches!(v, Value::Tensor(t) if t.shares_storage(view) && !t.is_same(view));
+    let viewed = |v: &Value| matches!(v, Value::Tensor(t) if t.is_beside(view) && !t.is_same(view));
     let Some(place) = args.iter().position(viewed) else { return };
     let Value::Tensor(parent) = &args[place] else { return };
     let before = match parent.view_info() {

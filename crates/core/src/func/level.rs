@@ -219,7 +219,7 @@ pub(crate) fn draw_in_place(op: &'static str, t: &Tensor, write: impl FnOnce(&Te
 /// Refuses to write a tensor that a function under a grad, vjp or jvp transform has captured from outside.
 #[cold]
 pub(crate) fn check_captured(t: &Tensor, op: &'static str) -> Result<()> {
-    let root = t.base().unwrap_or(t);
+    let root = t.base_here().unwrap_or(t);
     if root.birth() & state::DEPTH < state::stacks(|s| s.frozen_below) {
         return Err(ErrorKind::CapturedMutation { op }.into());
     }

@@ -293,7 +293,7 @@ fn fits(info: &'static OpInfo, target: &Tensor, result: &Tensor) -> Result<()> {
 }
 
 fn store(target: &Tensor, result: &Tensor) -> Result<()> {
-    match result.shares_storage(target) {
+    match result.is_beside(target) {
         true => ops::copy_(target, &ops::clone(result, None)?, false)?,
         false => ops::copy_(target, result, false)?,
     };

@@ -43,7 +43,7 @@ impl Place<'_> {
             if state::word() & state::GRAD != 0 && t.requires_grad() {
                 t.check_inplace(self.op)?;
             }
-            if self.written[..k].iter().any(|o| o.shares_storage(t)) {
+            if self.written[..k].iter().any(|o| o.is_beside(t)) {
                 return Err(Error::argument(self.op, "a parameter and its state share memory; clone() the state"));
             }
         }
@@ -55,7 +55,7 @@ impl Place<'_> {
         self.check()?;
         if !self.written[0].is_meta() {
             self.written.iter().copied().chain([self.grad]).try_for_each(|t| t.need_data(self.op))?;
-            let shared = self.written.iter().any(|t| t.shares_storage(self.grad));
+            let shared = self.written.iter().any(|t| t.is_beside(self.grad));
             let grad = if shared { self.grad.try_deep_copy()? } else { self.grad.clone() };
             let rows: Vec<Tensor> = self.written.iter().map(|t| dense(t)).collect::<Result<_>>()?;
             let grad = dense(&grad)?;

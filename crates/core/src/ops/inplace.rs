@@ -21,7 +21,7 @@ pub(crate) enum Overlap {
 
 /// How `a` and `b` share memory.
 pub(crate) fn overlap(a: &Tensor, b: &Tensor) -> Overlap {
-    if a.numel() == 0 || b.numel() == 0 || !a.shares_storage(b) {
+    if a.numel() == 0 || b.numel() == 0 || !a.is_beside(b) {
         return Overlap::No;
     }
     let (la, lb) = (a.layout(), b.layout());
@@ -94,7 +94,7 @@ pub(crate) fn write_through_copy(
     inputs: &[&Tensor],
     kernel: &dyn Fn(&Tensor) -> Result<()>,
 ) -> Result<()> {
-    if target.is_meta() || !inputs.iter().any(|i| i.shares_storage(target)) {
+    if target.is_meta() || !inputs.iter().any(|i| i.is_beside(target)) {
         return write(op, target, spec, &[], kernel);
     }
     same_shape(op, &spec, target)?;
@@ -116,7 +116,7 @@ pub(crate) fn write_onto_term(
     kernel: &dyn Fn(&Tensor) -> Result<()>,
 ) -> Result<()> {
     let apart =
-        matches!(inputs, [term, rest @ ..] if term.is_same(target) && !rest.iter().any(|i| i.shares_storage(target)));
+        matches!(inputs, [term, rest @ ..] if term.is_same(target) && !rest.iter().any(|i| i.is_beside(target)));
     if apart && !target.dtype().is_complex() && target.layout().is_non_overlapping_and_dense() {
         return write(op, target, spec, &[], kernel);
     }

@@ -41,10 +41,10 @@ fn relayout<'a>(
         return Err(Error::argument(op, "inside vmap or a nested jvp, use the out-of-place form"));
     }
     let recording = word & state::GRAD != 0 && self_.requires_grad() && self_.dtype().is_differentiable();
-    if self_.is_inference() && word & state::INFERENCE == 0 {
+    if self_.is_inference_here() && word & state::INFERENCE == 0 {
         return Err(ErrorKind::InferenceInplace { op }.into());
     }
-    let of_base = recording && self_.is_view();
+    let of_base = recording && self_.is_view_here();
     let mut edges = Edges::new();
     if recording {
         self_.check_inplace(op)?;

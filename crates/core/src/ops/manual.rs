@@ -101,7 +101,7 @@ pub(crate) fn detach(self_: &Tensor) -> Result<Tensor> {
 
 /// Cuts the tensor off its history, in place.
 pub(crate) fn detach_(self_: &Tensor) -> Result<&Tensor> {
-    if self_.is_view() {
+    if self_.is_view_here() {
         return Err(ErrorKind::DetachViewInplace.into());
     }
     self_.store_history(None);

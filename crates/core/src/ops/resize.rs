@@ -16,7 +16,7 @@ fn check(op: &'static str, t: &Tensor) -> Result<()> {
         return Err(crate::tensor::sparse::refused(op, "the tensor"));
     }
     // Inference tensors have no history.
-    let is_free = t.is_inference() && state::is(state::INFERENCE);
+    let is_free = t.is_inference_here() && state::is(state::INFERENCE);
     if t.requires_grad() && !is_free {
         return Err(Error::argument(op, "a tensor that requires grad cannot get other memory; detach() it first"));
     }
@@ -57,7 +57,7 @@ pub(crate) fn resize_<'a>(
     if layout.sizes() == self_.shape() && memory_format.is_none() {
         return Ok(self_);
     }
-    become_(OP, self_, layout.with_offset(self_.storage_offset())?)
+    become_(OP, self_, layout.with_offset(self_.layout().offset())?)
 }
 
 /// `resize_as_`: the size of another tensor.
@@ -77,11 +77,11 @@ pub(crate) fn resize_as_<'a>(
         Some(MemoryFormat::Preserve) => the_template.layout().dense_like(),
         other => shape::creation::ordered(OP, the_template.shape(), other)?,
     };
-    become_(OP, self_, layout.with_offset(self_.storage_offset())?)
+    become_(OP, self_, layout.with_offset(self_.layout().offset())?)
 }
 
 fn share<'a>(op: &'static str, t: &'a Tensor, source: &Tensor, layout: Layout) -> Result<&'a Tensor> {
-    let leaf = t.requires_grad() && t.is_leaf() && !state::is(state::GRAD);
+    let leaf = t.requires_grad() && t.is_leaf_here() && !state::is(state::GRAD);
     if leaf {
         t.check_writable(op)?;
         t.forget_accumulator();

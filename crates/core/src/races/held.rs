@@ -144,7 +144,7 @@ pub(crate) fn hold(t: &Tensor, role: Role) -> Result<Hold> {
 
 /// Like [`hold`], for elements by a layout whose offset counts from the tensor's first.
 pub(crate) fn hold_part(t: &Tensor, part: &Layout, role: Role) -> Result<Hold> {
-    hold_from(t, part, t.storage_offset(), role)
+    hold_from(t, part, t.layout().offset(), role)
 }
 
 fn hold_from(t: &Tensor, layout: &Layout, offset: usize, role: Role) -> Result<Hold> {

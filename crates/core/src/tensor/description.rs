@@ -109,14 +109,17 @@ impl Tensor {
 
     /// Stride of each dimension, in elements.
     #[inline]
+    #[track_caller]
     pub fn strides(&self) -> &[usize] {
-        self.observe_strides();
+        self.observe_strides(true);
         self.layout().strides()
     }
 
     /// Position of the first element in the storage, in elements.
+    #[track_caller]
     pub fn storage_offset(&self) -> usize {
-        self.layout().offset()
+        let real = crate::capture::expect_itself(self, "storage_offset");
+        real.as_ref().unwrap_or(self).layout().offset()
     }
 
     /// Number of dimensions.
@@ -156,17 +159,19 @@ impl Tensor {
 
     /// Whether the elements are contiguous in row-major order.
     #[inline]
+    #[track_caller]
     pub fn is_contiguous(&self) -> bool {
-        self.observe_strides();
+        self.observe_strides(false);
         self.layout().is_contiguous()
     }
 
     #[inline]
-    fn observe_strides(&self) {
+    #[track_caller]
+    fn observe_strides(&self, exactly: bool) {
         if self.flags() & SYMBOLIC != 0
             && let Some(tracer) = crate::capture::tracer()
         {
-            tracer.observe_strides(self);
+            crate::error::expect_ok(tracer.observe_strides(exactly, std::panic::Location::caller()));
         }
     }
 
@@ -183,8 +188,15 @@ impl Tensor {
     }
 
     /// Whether it was made in inference mode.
-    #[inline]
+    #[track_caller]
     pub fn is_inference(&self) -> bool {
+        let real = crate::capture::expect_itself(self, "is_inference");
+        real.as_ref().unwrap_or(self).is_inference_here()
+    }
+
+    /// The same of the tensor itself, for the library's own use: no end of a capture.
+    #[inline]
+    pub fn is_inference_here(&self) -> bool {
         self.flags() & INFERENCE != 0
     }
 
@@ -213,13 +225,22 @@ impl Tensor {
     }
 
     /// Whether both share memory.
+    #[track_caller]
     pub fn shares_storage(&self, other: &Tensor) -> bool {
+        let real = crate::capture::expect_itself(self, "shares_storage");
+        real.as_ref().unwrap_or(self).is_beside(&crate::capture::real(other))
+    }
+
+    /// The same of the tensors themselves, for the library's own use: no end of a capture.
+    pub(crate) fn is_beside(&self, other: &Tensor) -> bool {
         self.storage().ptr_eq(&other.storage())
     }
 
     /// How many bytes its memory has, whether this tensor shows them or not.
+    #[track_caller]
     pub fn storage_bytes(&self) -> usize {
-        self.storage().nbytes()
+        let real = crate::capture::expect_itself(self, "storage_bytes");
+        real.as_ref().unwrap_or(self).storage().nbytes()
     }
 
     /// A handle that does not keep the tensor alive.

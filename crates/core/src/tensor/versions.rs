@@ -54,7 +54,7 @@ impl Tensor {
         if let Some(real) = crate::capture::itself(self, "version")? {
             return real.try_version();
         }
-        if self.is_inference() {
+        if self.is_inference_here() {
             return Err(ErrorKind::InferenceVersion.into());
         }
         Ok(self.version_counter())
@@ -74,7 +74,7 @@ impl Tensor {
         if self.flags() & (OWN_VERSION | INFERENCE) == 0 {
             return self.0.storage.bump_version();
         }
-        if self.is_inference() {
+        if self.is_inference_here() {
             return;
         }
         if let Some(v) = self.extras().own_version.get() {

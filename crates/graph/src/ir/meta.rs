@@ -176,7 +176,7 @@ impl TensorMeta {
             // Not `shape()`: recording a tensor is not a read of its sizes by the captured function.
             sizes: known(tensor.layout().sizes()),
             strides: known(tensor.layout().strides()),
-            storage_offset: Symbolic::Known(tensor.storage_offset() as i64),
+            storage_offset: Symbolic::Known(tensor.layout().offset() as i64),
             device: DeviceName::cpu(),
             layout: MemoryLayout::Strided,
             requires_grad: tensor.requires_grad(),

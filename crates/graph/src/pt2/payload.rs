@@ -141,7 +141,7 @@ pub(super) fn unify<'a>(tensors: impl Iterator<Item = &'a mut Tensor>) {
     let mut seen: HashMap<Placement<usize>, Tensor> = HashMap::new();
     for t in tensors {
         let storage = t.untyped_storage().addr();
-        let key = (storage, t.dtype(), t.storage_offset(), t.shape().to_vec(), t.strides().to_vec());
+        let key = (storage, t.dtype(), t.layout().offset(), t.shape().to_vec(), t.strides().to_vec());
         *t = seen.entry(key).or_insert_with(|| t.clone()).clone();
     }
 }

@@ -19,12 +19,14 @@ pub(crate) struct Checkpoints {
     read: HashMap<usize, Storage>,
     /// Values that they computed, and recompute when they run again.
     made: HashMap<usize, Storage>,
+    /// Whether there has been one.
+    any: bool,
 }
 
 impl Checkpoints {
     /// Whether there has been one.
     pub(super) fn any(&self) -> bool {
-        !self.read.is_empty()
+        self.any
     }
 }
 
@@ -42,7 +44,26 @@ fn each_tensor(values: &[Value], mut f: impl FnMut(&Tensor)) {
 impl Session {
     pub(super) fn checkpoint(&self, at: Caller) -> Result<()> {
         let leaves = self.plainly.checkpoints || self.lock().flushed;
-        if leaves { self.go_on_plainly("a checkpoint", at) } else { Ok(()) }
+        if leaves {
+            return self.go_on_plainly("a checkpoint", at);
+        }
+        self.lock().checkpoints.any = true;
+        Ok(())
+    }
+
+    /// The capture begins anew, and ends at the first checkpoint then.
+    pub(super) fn begins_anew_at_checkpoints(&self, what: &str) -> Result<()> {
+        self.begin_anew(what, None, Plainly { checkpoints: true, ..self.plainly })
+    }
+
+    /// Whether a checkpoint runs, and this is none of its own values.
+    pub(super) fn is_from_outside_of_its_checkpoint(&self, t: &Tensor) -> Result<bool> {
+        if !core_capture::in_checkpoint() {
+            return Ok(false);
+        }
+        let mut state = self.lock();
+        let at = state.trace.outline(t)?.untyped_storage().addr();
+        Ok(!state.checkpoints.made.contains_key(&at))
     }
 
     /// Takes note of an op: what a checkpoint reads must not be written behind it.
@@ -50,40 +71,58 @@ impl Session {
         if !core_capture::in_checkpoint() {
             return;
         }
-        let Checkpoints { read, made } = &mut state.checkpoints;
-        each_tensor(args, |t| {
-            let storage = t.untyped_storage();
-            if !made.contains_key(&storage.addr()) {
-                read.insert(storage.addr(), storage);
+        let memory = |state: &mut State, values: &[Value]| {
+            let mut found = Vec::new();
+            // What the caller owns is known by its outline, here and where it is written.
+            each_tensor(values, |t| found.extend(state.trace.outline(t).map(|t| t.untyped_storage())));
+            found
+        };
+        for storage in memory(state, args) {
+            if !state.checkpoints.made.contains_key(&storage.addr()) {
+                state.checkpoints.read.insert(storage.addr(), storage);
             }
-        });
-        each_tensor(results, |t| {
-            let storage = t.untyped_storage();
-            if !read.contains_key(&storage.addr()) {
-                made.insert(storage.addr(), storage);
+        }
+        for storage in memory(state, results) {
+            if !state.checkpoints.read.contains_key(&storage.addr()) {
+                state.checkpoints.made.insert(storage.addr(), storage);
             }
-        });
+        }
     }
 
-    /// The capture starts over if an op writes what a checkpoint has read.
+    /// The capture starts over if an op writes what a checkpoint has read, or, inside a checkpoint, something that the
+    /// checkpoint does not own and would write again when it runs again, or memory with an alias whose writes are unseen.
     pub(super) fn check_written(&self, op: Op, args: &[Value]) -> Result<()> {
         let schema = Schema::of_op(op);
-        if !schema.mutates() || !self.lock().checkpoints.any() {
+        if !schema.mutates() {
             return Ok(());
         }
-        let mut hit = false;
+        let (mut reread, mut rewritten, mut unseen) = (false, false, false);
         {
-            let state = self.lock();
+            let mut state = self.lock();
+            let inside = core_capture::in_checkpoint();
+            if !state.checkpoints.any() && state.unseen.is_empty() {
+                return Ok(());
+            }
             for (_, value) in schema.args.iter().zip(args).filter(|(a, _)| a.written) {
-                each_tensor(std::slice::from_ref(value), |t| {
-                    hit |= state.checkpoints.read.contains_key(&t.untyped_storage().addr());
-                });
+                let mut written = Vec::new();
+                each_tensor(std::slice::from_ref(value), |t| written.push(t.clone()));
+                for t in written {
+                    let at = state.trace.outline(&t)?.untyped_storage().addr();
+                    reread |= state.checkpoints.read.contains_key(&at);
+                    rewritten |= inside && !state.checkpoints.made.contains_key(&at);
+                    unseen |= state.unseen.contains_key(&at);
+                }
             }
         }
-        if hit {
-            self.begin_anew("a write of what a checkpoint reads", None, Plainly { checkpoints: true, ..self.plainly })
-        } else {
-            Ok(())
+        if reread {
+            self.begins_anew_at_checkpoints("a write of what a checkpoint reads")?;
         }
+        if rewritten {
+            self.begins_anew_at_checkpoints("a write in a checkpoint")?;
+        }
+        if unseen {
+            self.begin_anew("a write behind data()", None, Plainly { aliases: true, ..self.plainly })?;
+        }
+        Ok(())
     }
 }

@@ -163,6 +163,28 @@ impl Session {
         SymInt::symbol(symbol, hint)
     }
 
+    /// What follows depends on all sizes of these.
+    pub(super) fn observe_all_sizes(&self, args: &[Operand]) {
+        if !self.plan.varies() {
+            return;
+        }
+        let observe = |t: &Tensor| {
+            for d in 0..t.ndim() {
+                self.symbolic_size(t, d).int(); // the fact is what counts
+            }
+        };
+        for value in args {
+            match value {
+                Operand::Tensor(t) => observe(t),
+                Operand::Tensors(list) => list.iter().for_each(observe),
+                Operand::OptTensors(list) => list.iter().flatten().for_each(observe),
+                Operand::Int(n) => _ = n.int(),
+                Operand::Ints(list) => list.iter().for_each(|n| _ = n.int()),
+                _ => {}
+            }
+        }
+    }
+
     /// An op that gives a list has given one of some length: the function holds as many tensors, so the graph is for that many.
     pub(super) fn note_length(&self, op: Op, args: &[Operand]) {
         if !self.plan.varies()

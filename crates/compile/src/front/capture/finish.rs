@@ -12,7 +12,7 @@ use super::{Session, State};
 use crate::backend::{Call, ExampleInput, ExampleValue};
 use crate::error::Result;
 use crate::front::binding::KeptSizes;
-use crate::front::guard::{EnvironmentGuard, ModuleGuard, SizeGuard, TensorGuard};
+use crate::front::guard::{EnvironmentGuard, LookGuard, ModuleGuard, SizeGuard, TensorGuard};
 use crate::front::source::Source;
 use firebrand_core::autograd::Function;
 use firebrand_core::capture::TensorHookFn;
@@ -62,6 +62,7 @@ pub(crate) struct Recording {
     pub(crate) captured: Vec<(Source, TensorGuard)>,
     pub(crate) environment: Vec<EnvironmentGuard>,
     pub(crate) modules: Vec<ModuleGuard>,
+    pub(crate) looked_at: Vec<LookGuard>,
     pub(crate) relations: Vec<SizeGuard>,
     /// Numbers that are inputs but had their value read: these are tied to it.
     pub(crate) fixed_numbers: Vec<(usize, Scalar)>,
@@ -140,6 +141,7 @@ impl Session {
             locals: places.into_locals(),
             environment: std::mem::take(&mut state.environment),
             modules: std::mem::take(&mut state.modules),
+            looked_at: std::mem::take(&mut state.looked_at),
             relations,
             fixed_numbers,
             grad_after: (grad_after != self.ambient_grad).then_some(grad_after),

@@ -28,13 +28,13 @@ use transform::Transforms;
 use crate::breaks::{BreakKind, GraphBreak};
 use crate::error::Error;
 use crate::front::binding::Binding;
-use crate::front::guard::{EnvironmentGuard, ModuleGuard};
+use crate::front::guard::{EnvironmentGuard, LookGuard, ModuleGuard};
 use crate::front::source::Source;
 use firebrand_core::Number;
-use firebrand_core::autograd::{Function, RemovableHandle, is_grad_enabled};
+use firebrand_core::autograd::{Function, RegionCasts, RemovableHandle, is_grad_enabled};
 use firebrand_core::capture::{self as core_capture, Caller, StandIns, TensorCell, TensorHookFn};
 use firebrand_core::tree::{Host, Leaf, Rebuild, TensorTree};
-use firebrand_core::{Result, Scalar, Tensor, WeakTensor, func};
+use firebrand_core::{Result, Scalar, Storage, Tensor, WeakTensor, func};
 use firebrand_graph::ir::{NodeId, Val};
 use firebrand_graph::trace::{Free, Trace, TraceStack, outline_like};
 use std::any::Any;
@@ -138,6 +138,12 @@ pub(crate) struct State {
     pub(crate) tensor_cells: Vec<(Arc<dyn TensorCell>, Tensor)>,
     pub(crate) environment: Vec<EnvironmentGuard>,
     pub(crate) modules: Vec<ModuleGuard>,
+    /// Flags of the caller's tensors that were looked at.
+    pub(crate) looked_at: Vec<LookGuard>,
+    /// Parameters that an autocast region has cast.
+    casts: Vec<(RegionCasts, Tensor, Tensor)>,
+    /// Memory with an alias whose writes nobody is to see; holding it keeps its address from being used again.
+    unseen: HashMap<usize, Storage>,
     /// Numbers that are inputs: outline, value, placeholder.
     pub(crate) numbers: Vec<(Tensor, Scalar, Source)>,
     pub(crate) numbers_read: Vec<usize>,
@@ -167,6 +173,8 @@ pub(crate) struct Plainly {
     pub(crate) transforms: bool,
     /// At the first checkpoint.
     pub(crate) checkpoints: bool,
+    /// At the first alias whose writes nobody is to see.
+    pub(crate) aliases: bool,
     /// Before it begins.
     pub(crate) whole: bool,
 }
@@ -244,6 +252,9 @@ impl Session {
             tensor_cells: Vec::new(),
             environment: Vec::new(),
             modules: Vec::new(),
+            looked_at: Vec::new(),
+            casts: Vec::new(),
+            unseen: HashMap::new(),
             numbers: Vec::new(),
             numbers_read: Vec::new(),
             derived: Vec::new(),
@@ -318,6 +329,9 @@ impl Session {
         if self.lock().checkpoints.any() {
             self.begin_anew("a break behind a checkpoint", at, Plainly { checkpoints: true, ..self.plainly })?;
         }
+        if !self.lock().unseen.is_empty() {
+            self.begin_anew("a break behind data()", at, Plainly { aliases: true, ..self.plainly })?;
+        }
         Ok(())
     }
 
@@ -381,6 +395,12 @@ impl Session {
         self.can_end(what, Some(at))?;
         self.note_break(BreakKind::Plain, what, Some(at))?;
         self.flush_as(Segment::Plain).map_err(|e| self.fail(e))?;
+        let casts = std::mem::take(&mut self.lock().casts);
+        for (region, of, cast) in casts {
+            if let (Some(of), Some(cast)) = (self.real(&of), self.real(&cast)) {
+                region.keep(&of, cast);
+            }
+        }
         self.left.store(true, Relaxed);
         core_capture::end(self.binding.clone());
         self.release();
@@ -400,6 +420,7 @@ impl Session {
                 std::mem::take(&mut state.cells),
                 std::mem::take(&mut state.tensor_cells),
                 std::mem::take(&mut state.made),
+                std::mem::take(&mut state.casts),
                 std::mem::replace(&mut state.trace, trace),
             )
         };
@@ -421,6 +442,9 @@ impl Session {
             return;
         }
         if self.transforms() && self.only_ops("an effect", None).is_err() {
+            return; // the error is noted
+        }
+        if core_capture::in_checkpoint() && self.begins_anew_at_checkpoints("an effect in a checkpoint").is_err() {
             return; // the error is noted
         }
         self.lock().effects.push(effect);
@@ -597,6 +621,9 @@ impl<T: TensorTree + Send> Rebuild for LoadLeaves<'_, T> {
     fn tensor(&mut self, t: &Tensor) -> Tensor {
         let (k, read) = (self.tensors, self.read.clone());
         self.tensors += 1;
+        if self.state.trace.known(t).is_some() {
+            return t.clone(); // the function made the cell
+        }
         let nth = move || {
             let (value, mut at, mut found) = (read(), 0, None);
             value.visit(&mut |leaf| {

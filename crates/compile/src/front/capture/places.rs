@@ -46,7 +46,7 @@ pub(super) fn refuse_kept(t: &Tensor) -> Result<()> {
     if !(t.is_meta() && t.is_stand_in()) {
         return Ok(());
     }
-    let text = "a tensor of an earlier call was kept where a capture cannot see it (in a Mutex or a struct, say), and is used here: keep it in a Shared cell, or return it and pass it in";
+    let text = "a tensor of an earlier call was kept where a compiled function cannot see it (in a Mutex or a struct, say), and is used here: keep it in a Shared cell, or return it and pass it in";
     Err(firebrand_core::Error::argument("a compiled function", text).into())
 }
 
@@ -67,6 +67,7 @@ impl Places {
         };
         state.reals.clear();
         state.tensor_cells.clear();
+        state.casts.clear();
         state.cells.clear();
         let captured: Vec<(Tensor, NodeId)> = state.trace.captured().to_vec();
         state.trace.forget_captured();

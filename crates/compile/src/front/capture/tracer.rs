@@ -3,9 +3,11 @@
 use super::effect::Effect;
 use super::{Body, HookNode, Session};
 use crate::breaks::BreakKind;
-use crate::front::guard::{EnvironmentGuard, ModuleGuard};
+use crate::front::guard::{EnvironmentGuard, LookGuard, ModuleGuard};
 use crate::front::source::Source;
-use firebrand_core::autograd::{Function, Removable, RemovableHandle, call_with_autocast, is_autocast_enabled};
+use firebrand_core::autograd::{
+    Function, RegionCasts, Removable, RemovableHandle, call_with_casts, is_autocast_enabled,
+};
 use firebrand_core::capture::{self as core_capture, Caller, PostAccumulateFn, Read, TensorCell, TensorHookFn, Tracer};
 use firebrand_core::dispatch::{self, Cond, Interpreter, Next, Op, Outputs, Value};
 use firebrand_core::module::{Module, ModuleWatch};
@@ -13,7 +15,9 @@ use firebrand_core::tree::Host;
 use firebrand_core::{DType, ErrorKind, Number, Result, SymInt, Tensor, func};
 use firebrand_graph::ir::{Argument, Function as GraphFunction, NodeId, TensorMeta, Val};
 use firebrand_graph::record_cond;
+use firebrand_graph::schema::Schema;
 use std::any::Any;
+use std::panic::Location;
 use std::sync::{Arc, Weak};
 
 /// What a handle refers to while the function that made it is captured.
@@ -42,7 +46,7 @@ impl Interpreter for Session {
         }
         if is_autocast_enabled() {
             // Casts become ops of the graph; this comes back with the region off.
-            return call_with_autocast(op, args);
+            return call_with_casts(op, args, &|region, t, cast| self.cast_once(region, t, cast));
         }
         if core_capture::has_own_saved_hooks() {
             return self.call_with_hooks(op, args);
@@ -54,6 +58,11 @@ impl Interpreter for Session {
             (outlined, state.trace.arguments(args).map_err(firebrand_core::Error::user)?)
         };
         match next.call(op, &outlined) {
+            Ok(_) if changes_flag(op, args, &outlined) => {
+                // A tensor that is no stand-in says what it is: the write must not wait.
+                self.go_on_plainly("a write that changes whether a tensor requires grad", Location::caller())?;
+                dispatch::call(op, args)
+            }
             Ok(results) => {
                 self.note_length(op, args);
                 let mut state = self.lock();
@@ -65,7 +74,11 @@ impl Interpreter for Session {
                 Ok(results)
             }
             Err(e) if matches!(e.kind(), ErrorKind::MetaData { .. }) => self.call_for_real(op, args),
-            Err(e) => Err(e),
+            Err(e) => {
+                // The function may go on without it; at other sizes the op may not fail.
+                self.observe_all_sizes(args);
+                Err(e)
+            }
         }
     }
 
@@ -81,6 +94,17 @@ impl Interpreter for Session {
         };
         Some(record_cond(&self.state, &prepare, call))
     }
+}
+
+/// Whether an op that writes a tensor of the caller's changes whether that requires grad, as its outline shows.
+fn changes_flag(op: Op, args: &[Value], outlined: &[Value]) -> bool {
+    let written = Schema::of_op(op).args.iter().map(|a| a.written);
+    written.zip(args.iter().zip(outlined)).any(|(written, pair)| match pair {
+        (Value::Tensor(t), Value::Tensor(outline)) if written => {
+            !t.is_meta() && t.requires_grad() != outline.requires_grad()
+        }
+        _ => false,
+    })
 }
 
 fn mark_symbolic(results: &Outputs) {
@@ -104,6 +128,20 @@ impl Session {
         self.break_here(kind, op.name(), None)?;
         let values = self.real_values(op, args)?;
         core_capture::suspended(|| dispatch::call(op, &values))
+    }
+
+    /// The cast of a parameter in an autocast region, which is one for all ops of it.
+    fn cast_once(&self, region: &RegionCasts, t: &Tensor, cast: &dyn Fn() -> Result<Tensor>) -> Result<Tensor> {
+        if self.lock().body() != Body::Function {
+            return cast();
+        }
+        let is_it = |(r, of, _): &&(RegionCasts, Tensor, Tensor)| r.is_same(region) && of.id() == t.id();
+        if let Some((.., known)) = self.lock().casts.iter().find(is_it) {
+            return Ok(known.clone());
+        }
+        let made = cast()?;
+        self.lock().casts.push((region.clone(), t.clone(), made.clone()));
+        Ok(made)
     }
 
     /// An op inside the scope of saved-tensor hooks that the function switched on: the graph so far runs, then the op with
@@ -171,7 +209,7 @@ impl Session {
     fn is_loose(&self, t: &Tensor) -> bool {
         let real = self.lock().reals.get(&t.id()).map(|(_, real)| real.clone());
         let t = real.as_ref().unwrap_or(t);
-        t.is_view() && t.is_leaf() && t.requires_grad()
+        t.is_view_here() && t.is_leaf_here() && t.requires_grad()
     }
 
     /// Puts a hook node behind the value of `t`.
@@ -215,16 +253,19 @@ impl Tracer for Session {
         if self.transforms() {
             self.only_ops("register_hook", Some(at))?;
         }
+        if self.is_from_outside_of_its_checkpoint(t)? {
+            self.begins_anew_at_checkpoints("a hook on what a checkpoint reads")?;
+        }
         let session = super::session().ok_or_else(|| firebrand_core::Error::user("no capture runs here"))?;
         let proxy = session.proxy_handle();
         let handle = proxy.key();
         // A leaf has one history; that of another tensor changes where the function writes it, so its hook has a place in the
         // graph.
-        if self.is_source(t) && t.is_leaf() {
-            if self.is_loose(t) {
-                self.go_on_plainly("a hook on a view without history", at)?;
-                return t.try_register_hook_any(move |g| hook(g));
-            }
+        if self.is_loose(t) {
+            self.go_on_plainly("a hook on a view without history", at)?;
+            return t.try_register_hook_any(move |g| hook(g));
+        }
+        if self.is_source(t) && t.is_leaf_here() {
             self.push_effect(Effect::Hook { target: t.clone(), hook, handle });
         } else {
             let node = self.hook_node(t, vec![Argument::Int(0)])?;
@@ -235,7 +276,7 @@ impl Tracer for Session {
 
     fn register_post_accumulate_hook(&self, t: &Tensor, hook: PostAccumulateFn) -> Result<RemovableHandle> {
         if self.is_loose(t) {
-            self.go_on_plainly("a post-accumulate hook on a view without history", std::panic::Location::caller())?;
+            self.go_on_plainly("a post-accumulate hook on a view without history", Location::caller())?;
             return t.try_register_post_accumulate_grad_hook(move |t: &Tensor| hook(t));
         }
         let session = super::session().ok_or_else(|| firebrand_core::Error::user("no capture runs here"))?;
@@ -327,6 +368,9 @@ impl Tracer for Session {
             return held.clone();
         }
         let real = cell.load();
+        if state.trace.known(&real).is_some() {
+            return real; // the function made the cell, or has set what it holds
+        }
         let made = core_capture::suspended(|| self.source(&mut state, "buffer", &real, Source::Cell(cell.clone())));
         let held = made.unwrap_or(real);
         state.tensor_cells.push((cell.clone(), held.clone()));
@@ -376,8 +420,12 @@ impl Tracer for Session {
             let mut state = self.lock();
             inputs.iter().map(|t| state.trace.outline(t)).collect::<Result<Vec<_>>>()?
         };
-        let results =
-            core_capture::suspended(|| firebrand_core::autograd::apply_function(function.clone(), stand_ins))?;
+        let run = || core_capture::suspended(|| firebrand_core::autograd::apply_function(function.clone(), stand_ins));
+        let Some(Ok(results)) = core_capture::trial(run) else {
+            // It reads numbers, or fails, at these sizes perhaps: it runs as it is.
+            self.go_on_plainly("a custom function that reads numbers or fails", Location::caller())?;
+            return firebrand_core::autograd::apply_function(function, inputs.iter().map(core_capture::real).collect());
+        };
         let mut state = self.lock();
         let slot = state.functions.len();
         state.functions.push(function);
@@ -422,10 +470,35 @@ impl Tracer for Session {
         self.lock().numbers_read.push(number.id());
     }
 
-    fn observe_strides(&self, _: &Tensor) {
-        if self.lock().body() == Body::PureHook {
-            let _ = self.note_break(BreakKind::ImpureHook, "a look at the memory order of a gradient", None);
+    fn observe_strides(&self, exactly: bool, at: Caller) -> Result<()> {
+        let body = self.lock().body();
+        match body {
+            Body::PureHook => {}
+            // Whether a tensor is row-major is a condition of the graph, how far its elements are apart is not.
+            _ if exactly => return self.go_on_plainly("strides", at),
+            _ => return Ok(()),
         }
+        let _ = self.note_break(BreakKind::ImpureHook, "a look at the memory order of a gradient", None);
+        Ok(())
+    }
+
+    fn look(&self, t: &Tensor, what: &'static str, read: fn(&Tensor) -> bool) -> Option<bool> {
+        let real = self.real(t).filter(|_| self.is_source(t))?;
+        let mut state = self.lock();
+        let given = state.sources.iter().find(|(stand_in, _)| stand_in.id() == t.id()).map(|(_, s)| s.clone());
+        let source = given.or_else(|| (!t.is_meta()).then(|| Source::Captured(t.clone())))?;
+        let expected = core_capture::suspended(|| read(&real));
+        state.looked_at.push(LookGuard { what, source, read, expected });
+        Some(expected)
+    }
+
+    fn unseen_alias(&self, alias: &Tensor, at: Caller) -> Result<()> {
+        if self.plainly.aliases || self.lock().flushed {
+            return self.go_on_plainly("data", at);
+        }
+        let storage = alias.untyped_storage();
+        self.lock().unseen.insert(storage.addr(), storage);
+        Ok(())
     }
 
     fn observe(&self, what: &'static str, read: fn() -> i64) {

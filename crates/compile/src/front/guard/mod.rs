@@ -37,6 +37,14 @@ pub(crate) struct ModuleGuard {
     pub(crate) hooks: Vec<u64>,
 }
 
+/// A flag of a tensor of the caller's that the function looked at.
+pub(crate) struct LookGuard {
+    pub(crate) what: &'static str,
+    pub(crate) source: Source,
+    pub(crate) read: fn(&Tensor) -> bool,
+    pub(crate) expected: bool,
+}
+
 /// Everything a compiled graph depends on.
 pub(crate) struct Guards {
     pub(crate) ambient: Ambient,
@@ -52,6 +60,7 @@ pub(crate) struct Guards {
     pub(crate) environment: Vec<EnvironmentGuard>,
     pub(crate) captured: Vec<(Source, TensorGuard)>,
     pub(crate) modules: Vec<ModuleGuard>,
+    pub(crate) looked_at: Vec<LookGuard>,
     pub(crate) global_hooks: Vec<u64>,
     pub(crate) relations: Vec<SizeGuard>,
     pub(crate) symbols: usize,
@@ -120,6 +129,7 @@ pub(crate) enum Failure {
     Captured(usize, tensor::Mismatch),
     Module(usize),
     GlobalHooks,
+    Look(usize),
     Relation(usize),
 }
 
@@ -183,6 +193,10 @@ impl Guards {
         if !self.modules.is_empty() && ModuleWatch::global_hook_ids() != self.global_hooks {
             return Some(Failure::GlobalHooks);
         }
+        let differs = |g: &LookGuard| g.source.with_tensor(leaves, g.read) != g.expected;
+        if let Some(i) = self.looked_at.iter().position(differs) {
+            return Some(Failure::Look(i));
+        }
         self.relations.iter().position(|r| !r.holds(symbols)).map(Failure::Relation)
     }
 
@@ -222,6 +236,10 @@ impl Guards {
                     }
                 }
             }
+            Failure::Look(i) => {
+                let LookGuard { what, expected, .. } = &self.looked_at[i];
+                format!("{what} of a tensor: expected {expected}, actual {}", !expected)
+            }
             Failure::GlobalHooks => "the hooks of all modules have changed".to_string(),
             Failure::Relation(i) => format!("sizes: {}", self.relations[i]),
         }
@@ -240,6 +258,7 @@ impl Guards {
         list.extend(self.environment.iter().map(|g| format!("{} is {}", g.what, g.expected)));
         list.extend(self.captured.iter().enumerate().map(|(i, (_, g))| format!("captured tensor {i}: {g}")));
         list.extend(self.modules.iter().map(|m| format!("module {}: mode and hooks", m.name)));
+        list.extend(self.looked_at.iter().map(|g| format!("{} of a tensor is {}", g.what, g.expected)));
         list.extend(self.relations.iter().map(|r| format!("sizes: {r}")));
         list
     }

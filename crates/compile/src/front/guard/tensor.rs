@@ -99,7 +99,7 @@ impl TensorGuard {
             dtype: t.dtype(),
             device: t.device(),
             requires_grad: t.requires_grad(),
-            inference: t.is_inference(),
+            inference: t.is_inference_here(),
             fixed: sizes,
             dims,
             strides,
@@ -125,7 +125,7 @@ impl TensorGuard {
             && spec.layout.is_contiguous()
             && spec.dtype == self.dtype
             && spec.device == self.device
-            && t.is_inference() == self.inference
+            && t.is_inference_here() == self.inference
             && self.fixed.as_ref().is_some_and(|fixed| same_list(fixed, spec.layout.sizes()))
             && t.requires_grad() == self.requires_grad
     }
@@ -142,7 +142,7 @@ impl TensorGuard {
         if t.requires_grad() != self.requires_grad {
             return Some(Mismatch::RequiresGrad);
         }
-        if t.is_inference() != self.inference {
+        if t.is_inference_here() != self.inference {
             return Some(Mismatch::Inference);
         }
         let sizes = spec.layout.sizes();
@@ -175,7 +175,7 @@ impl TensorGuard {
                 format!("requires_grad: expected {}, actual {}", self.requires_grad, t.requires_grad())
             }
             Mismatch::Inference => {
-                format!("made in inference mode: expected {}, actual {}", self.inference, t.is_inference())
+                format!("made in inference mode: expected {}, actual {}", self.inference, t.is_inference_here())
             }
             Mismatch::Rank => format!("rank: expected {}, actual {}", self.dims.len(), t.ndim()),
             Mismatch::Size(d) => {

@@ -150,6 +150,30 @@ impl Frame<'_> {
                 })?;
                 return Ok(());
             }
+            MultiHookTwice(a, b) if wanted(a) && wanted(b) && self.program.outside.accumulates() => {
+                let (all, any) = (self.logged(k, "all"), self.logged(k, "any"));
+                let of = [&v(a), &v(a), &v(b)];
+                let gone = register_multi_grad_hook(&of, |_| Err(Error::user("a hook that was removed")))?;
+                register_multi_grad_hook(&of, move |grads| {
+                    grads.iter().for_each(|g| all(g.as_ref()));
+                    Ok(())
+                })?;
+                register_multi_grad_hook_any(&of, move |g| {
+                    any(Some(g));
+                    Ok(())
+                })?;
+                gone.remove();
+                return Ok(());
+            }
+            ScopedHook(a) if wanted(a) => {
+                let (gone, see) = (self.logged(k, "gone"), self.logged(k, "stays"));
+                let t = v(a);
+                let _gone = t.try_register_hook(move |g: &Tensor| gone(Some(g)))?.scoped();
+                t.try_register_hook(move |g: &Tensor| {
+                    see(Some(g));
+                    g * 1.5
+                })?
+            }
             PostAccumulate(a) if wanted(a) && v(a).is_leaf() => {
                 let log = self.log.clone();
                 v(a).try_register_post_accumulate_grad_hook(move |t: &Tensor| {

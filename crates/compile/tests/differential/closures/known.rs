@@ -114,6 +114,31 @@ fn of_late() -> Vec<(&'static str, Program)> {
         ),
         ("X-111", program(&[Spread(0), LooseView(3), Unary(0, 3)], [true, false], &[4, 5], Outside::Second)),
         ("X-110", program(&lost_with_its_node, [true, true], &[4], Outside::Backward)),
+        (
+            "X-106",
+            Program {
+                chosen: vec![false, false, true],
+                ..program(&[LooseView(1), Binary(3, 0, 0), Hook(3)], [false, false], &[3, 3, 4], Outside::Backward)
+            },
+        ),
+        (
+            "X-84",
+            program(
+                &[SavedScaled(2, 2), DetachInPlace(3), ByNumber(0, 0), MultiHookAny(3, 0)],
+                [true, true],
+                &[4],
+                Outside::Backward,
+            ),
+        ),
+        (
+            "X-84",
+            program(
+                &[SavedScaled(0, 1), DetachInPlace(3), MultiHookAny(3, 0), Unary(0, 0)],
+                [true, true],
+                &[4],
+                Outside::Backward,
+            ),
+        ),
         ("X-142", program(&beside_a_view, [false, false], &[5, 8], Outside::Backward)),
         ("X-142", program(&behind_a_view, [true, false], &[2, 3, 6], Outside::Backward)),
         ("X-108", program(&[LooseView(0), Jacrev(2, 3), SavedScaled(4, 2)], [false, false], &[5], Outside::Backward)),

@@ -67,6 +67,7 @@ fn observe(program: &Program, backend: Option<Arc<dyn Backend>>) -> Shown {
                 Err(_) => log.say(format!("panic: call {k} failed")),
             }
             log.see("captured", Some(&world.plain));
+            log.see("buffer", Some(&world.buffer.get()));
             log.see("its gradient", world.leaf.grad().as_ref());
         }
     });

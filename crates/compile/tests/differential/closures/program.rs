@@ -120,6 +120,36 @@ pub(super) enum Statement {
     OfDefaultDtype(usize),
     /// Fails in the third call, by an error or a panic.
     Failing(usize),
+    /// What a tensor is: a leaf, a view, where it is in memory and with whom.
+    Ask(usize, usize, usize),
+    /// A write that no version counts.
+    WriteData(usize),
+    /// An op that is refused, and another one then.
+    Refused(usize, usize),
+    /// Loses its history in place.
+    DetachInPlace(usize),
+    /// A checkpoint that writes what the function has captured.
+    CheckpointWriting(usize),
+    /// A checkpoint in a checkpoint, or one with a break in it.
+    CheckpointNested(usize, bool),
+    /// A checkpoint that keeps some results.
+    CheckpointSelective(usize),
+    /// A custom function that gives its operand, a view of it and a value.
+    CustomAsIs(usize),
+    /// Sizes that depend on numbers.
+    Masked(usize),
+    /// A buffer that is replaced, and read by a hook.
+    Replaced(usize),
+    /// Values made in inference mode.
+    Inference(usize, usize),
+    /// Gradients that the function accumulates itself.
+    BackwardInside(usize, usize),
+    /// A product in an autocast region, with two uses of a weight.
+    Autocast(usize, bool),
+    /// A multi-grad hook on one value twice, removed again or not.
+    MultiHookTwice(usize, usize),
+    /// Hooks that are there for a part of the function.
+    ScopedHook(usize),
     Nothing,
 }
 
@@ -127,7 +157,7 @@ use Statement::*;
 
 fn statement(r: &mut Random) -> Statement {
     let (a, b) = (r.below(64), r.below(64));
-    match r.below(80) {
+    match r.below(92) {
         0..=7 => Unary(r.below(5), a),
         8..=14 => Binary(r.below(4), a, b),
         15 => Spread(a),
@@ -186,6 +216,18 @@ fn statement(r: &mut Random) -> Statement {
         76 => [Layer(a), Switch(r.below(4))][r.below(2)],
         77 => InScope(r.below(4), a),
         78 => [OfDefaultDtype(a), Failing(r.below(4))][r.below(2)],
+        79 | 80 => Ask(r.below(8), a, b),
+        81 => [WriteData(a), DetachInPlace(a)][r.below(2)],
+        82 => Refused(a, b),
+        83 => CheckpointWriting(a),
+        84 => CheckpointNested(a, b % 2 == 0),
+        85 => [CheckpointSelective(a), CustomAsIs(a)][r.below(2)],
+        86 => Masked(a),
+        87 => Replaced(a),
+        88 => Inference(a, b),
+        89 => BackwardInside(a, b),
+        90 => Autocast(a, b % 2 == 0),
+        91 => [MultiHookTwice(a, b), ScopedHook(a)][r.below(2)],
         _ => Break,
     }
 }
@@ -217,6 +259,8 @@ pub(super) enum Alias {
     Same,
     /// The third is the first without history.
     Detached,
+    /// The second is a view of the first, which is no leaf.
+    View,
 }
 
 /// How the function is differentiated.
@@ -257,7 +301,7 @@ pub(super) fn program(r: &mut Random) -> Program {
     let statements = (0..2 + r.below(12)).map(|_| statement(r)).collect();
     let results: Vec<usize> = (0..1 + r.below(3)).map(|_| r.below(64)).collect();
     let chosen = results.iter().map(|_| r.below(4) > 0).collect();
-    let sizes = [[3, 4, 5, 6], [3, 3, 4, 5], [2, 5, 1, 4], [4, 1, 3, 3]][r.below(4)];
+    let sizes = [[3, 4, 5, 6], [3, 3, 4, 5], [2, 5, 1, 4], [4, 1, 3, 3], [3, 0, 4, 1]][r.below(5)];
     let outside = match r.below(16) {
         0..=5 => Outside::Backward,
         6 => Outside::Twice,
@@ -273,6 +317,7 @@ pub(super) fn program(r: &mut Random) -> Program {
     let alias = match r.below(16) {
         0 => Alias::Same,
         1 => Alias::Detached,
+        2 => Alias::View,
         _ => Alias::Nothing,
     };
     Program { statements, leaves: [r.below(2) == 0, r.below(2) == 0], alias, results, chosen, sizes, outside }

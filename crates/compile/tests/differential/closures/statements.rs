@@ -4,12 +4,14 @@ use super::program::{Outside, Program, Statement, Statement::*};
 use super::{Log, OWN_ERROR};
 use firebrand_compile::{Backend, Options, Shared, compile_with, graph_break};
 use firebrand_core::autograd::{
-    CheckpointOptions, Context, Function, GradOptions, RemovableHandle, ViewReplay, checkpoint, dual_level,
-    enforce_grad_layout_policy, grad, make_dual, no_grad, saved_tensors_hooks, set_fwd_grad_enabled, set_grad_enabled,
-    set_multithreading_enabled, unpack_dual,
+    BackwardOptions, CheckpointOptions, CheckpointPolicy, Context, Function, GradOptions, RemovableHandle,
+    SelectiveContext, ViewReplay, autocast, checkpoint, create_selective_checkpoint_contexts, dual_level,
+    enforce_grad_layout_policy, grad, inference_mode, make_dual, no_grad, saved_tensors_hooks, set_fwd_grad_enabled,
+    set_grad_enabled, set_multithreading_enabled, unpack_dual,
 };
 use firebrand_core::capture::real;
-use firebrand_core::module::{Forward, Module as _};
+use firebrand_core::dispatch::{Op, Value};
+use firebrand_core::module::{Buffer, Forward, Module as _};
 use firebrand_core::{DType, Error, Number, Result, Tensor, TensorOptions, func, set_default_dtype};
 use firebrand_graph::cond;
 use firebrand_nn::layers::Dropout;
@@ -76,10 +78,24 @@ impl Function for Doubling {
     }
 }
 
+/// Its operand, a view of it, and a product.
+struct AsIs;
+
+impl Function for AsIs {
+    fn forward(&self, _: &mut Context, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
+        Ok(vec![inputs[0].clone(), inputs[0].try_view([-1i64])?, inputs[0].try_mul_scalar(2.0)?])
+    }
+    fn backward(&self, _: &Context, grads: &[Option<Tensor>]) -> Result<Vec<Option<Tensor>>> {
+        Ok(vec![grads.iter().flatten().cloned().reduce(|a, b| a + b)])
+    }
+}
+
 /// What a function has captured, for all its calls.
 pub(super) struct World {
     pub(super) leaf: Tensor,
     pub(super) plain: Tensor,
+    pub(super) buffer: Buffer,
+    weight: Tensor,
     module: Dropout,
     /// Another function, compiled if this one is.
     inner: Inner,
@@ -102,7 +118,9 @@ impl World {
             }
         };
         let leaf = Tensor::new(&[0.7]).requires_grad_();
-        World { leaf, plain: Tensor::new(&[1.3]), module: Dropout::new(0.5), inner }
+        let weight = Tensor::new(&[[0.3f32, -0.7], [1.1, 0.4]]).requires_grad_();
+        let buffer = Buffer::new(Tensor::new(&[0.2]));
+        World { leaf, plain: Tensor::new(&[1.3]), buffer, weight, module: Dropout::new(0.5), inner }
     }
 }
 
@@ -240,6 +258,46 @@ impl Frame<'_> {
                 let n = t.size(0);
                 (t.reshape([1.into(), n]).expand([n, n]) / (n + 1)).sum_dim(0, false).try_tanh()?
             }
+            Ask(kind, a, b) => {
+                let (t, other) = (v(a), v(b));
+                let yes = match kind {
+                    0 => t.is_leaf(),
+                    1 => t.is_view(),
+                    2 => t.shares_storage(&other),
+                    3 => t.storage_offset() > 0,
+                    4 => t.retains_grad(),
+                    5 => t.is_inference(),
+                    6 => t.is_same(&other),
+                    _ => t.strides() == [1],
+                };
+                if yes { t.try_sin()? } else { t.try_mul_scalar(0.5)? }
+            }
+            Refused(a, b) => match v(a).try_mul(&Tensor::new(&[1.0, 2.0, 3.0])) {
+                Ok(t) => v(b).try_mul(&t.try_sum()?)?.try_tanh()?,
+                Err(_) => v(b).try_cos()?,
+            },
+            Masked(a) => {
+                let t = v(a);
+                let some = t.try_masked_select(&t.gt_scalar(0.0))?;
+                t.try_mul(&some.try_sum()?)?.try_tanh()? * some.size(0)
+            }
+            Inference(a, b) => {
+                let made = inference_mode(|| v(b).detach().try_cos())?;
+                v(a).try_add(&made.try_clone_tensor()?)?
+            }
+            Autocast(a, breaks) => {
+                let t = v(a).detach().try_mean()?.try_to_dtype(DType::F32)?;
+                let by = self.world.weight.detach().try_requires_grad_(true)?;
+                let rows = t.expand([2i64, 2]);
+                let y = autocast(DType::BF16, || -> Result<Tensor> {
+                    let y = rows.try_matmul(&by)?;
+                    if breaks {
+                        graph_break();
+                    }
+                    y.try_matmul(&by)
+                })?;
+                v(a).try_mul(&y.try_to_dtype(DType::F64)?.try_mean()?)?.try_tanh()?
+            }
             Captured(kind, a) => v(a).try_mul([&self.world.leaf, &self.world.plain][kind])?.try_sin()?,
             Compiled(a) => (self.world.inner)(&v(a))?,
             Pieces(kind, a) => {
@@ -359,6 +417,59 @@ impl Frame<'_> {
                     |i: &[Tensor]| Ok(vec![firebrand_core::ops::dropout(&i[0].try_sin()?, 0.5, true)?.try_exp()?]);
                 self.values.push(checkpoint(body, &[&self.value(a)], &options)?.remove(0));
             }
+            WriteData(a) if is_free(&self.value(a)) => drop(self.value(a).data().try_mul_scalar_(0.5)?),
+            DetachInPlace(a) if is_free(&self.value(a)) && !self.value(a).is_view() => {
+                self.value(a).try_detach_()?;
+            }
+            CheckpointWriting(a) if of_pass => {
+                let held = self.world.plain.clone();
+                let body = move |i: &[Tensor]| {
+                    no_grad(|| held.try_mul_scalar_(0.5).map(drop))?;
+                    Ok(vec![i[0].try_sin()?.try_mul(&held.try_mul_scalar(1.0)?)?])
+                };
+                self.values.push(checkpoint(body, &[&self.value(a)], &CheckpointOptions::default())?.remove(0));
+            }
+            CheckpointNested(a, breaks) if of_pass => {
+                let see = self.logged(k, "in a checkpoint");
+                let body = move |i: &[Tensor]| {
+                    if breaks {
+                        graph_break();
+                    }
+                    let t = i[0].try_sin()?;
+                    if t.requires_grad() {
+                        let see = see.clone();
+                        t.try_register_hook(move |g: &Tensor| see(Some(g)))?;
+                    }
+                    let inner = |j: &[Tensor]| Ok(vec![j[0].try_cos()?.try_mul(&j[0])?]);
+                    checkpoint(inner, &[&t], &CheckpointOptions::default())
+                };
+                self.values.push(checkpoint(body, &[&self.value(a)], &CheckpointOptions::default())?.remove(0));
+            }
+            CheckpointSelective(a) if of_pass => {
+                let policy = |_: &SelectiveContext, op: Op, _: &[Value]| match op {
+                    Op::SIN => CheckpointPolicy::Save,
+                    _ => CheckpointPolicy::Recompute,
+                };
+                let context_fn = Some(create_selective_checkpoint_contexts(policy));
+                let options = CheckpointOptions { context_fn, ..CheckpointOptions::default() };
+                let body = |i: &[Tensor]| Ok(vec![i[0].try_sin()?.try_cos()?.try_sin()?]);
+                self.values.push(checkpoint(body, &[&self.value(a)], &options)?.remove(0));
+            }
+            CustomAsIs(a) if self.program.outside.is_plain() => {
+                self.values.extend(AsIs.apply(&[&self.value(a)])?);
+            }
+            Replaced(a) if self.program.outside.is_plain() => {
+                let held = self.world.buffer.get();
+                self.world.buffer.set(held.try_add(&self.value(a).detach().try_mean()?)?.try_tanh()?);
+                self.values.push(self.value(a).try_mul(&self.world.buffer.get())?.try_sin()?);
+            }
+            BackwardInside(a, b) if of_pass => {
+                let t = self.value(a);
+                if t.requires_grad() {
+                    let loss = t.try_sin()?.try_mul(&self.value(b))?.try_sum()?;
+                    loss.try_backward(&BackwardOptions::retain_graph())?;
+                }
+            }
             WriteCaptured(a) if self.program.outside.is_plain() => {
                 let by = self.value(a).detach().try_mean()?.try_cos()?;
                 self.world.plain.try_mul_(&by)?;
@@ -380,7 +491,7 @@ impl Frame<'_> {
             }
             Break => graph_break(),
             Read(a) => {
-                let first = self.value(a).detach().to_vec::<f64>()[0];
+                let first = self.value(a).detach().to_vec::<f64>().first().copied().unwrap_or(0.5);
                 let last = self.values[self.values.len() - 1].clone();
                 self.values.push(if first > 0.0 { last.try_sin()? } else { last.try_mul_scalar(0.5)? });
             }

@@ -354,21 +354,21 @@ fn shown_input<'a>(
     inputs: &'a [Tensor],
     tangents: &'a [Option<Tensor>],
 ) -> Option<(&'a Tensor, &'a Tensor)> {
-    let base = out.base().filter(|_| !state::is(state::LEVEL))?;
-    let shares = |i: &Tensor| i.is_same(base) || i.base().is_some_and(|b| b.is_same(base));
+    let base = out.base_here().filter(|_| !state::is(state::LEVEL))?;
+    let shares = |i: &Tensor| i.is_same(base) || i.base_here().is_some_and(|b| b.is_same(base));
     inputs.iter().zip(tangents).find_map(|(i, t)| t.as_ref().filter(|_| shares(i)).map(|t| (i, t)))
 }
 
 /// Whether the tangent of a view is the same view of the input's tangent `old`.
 fn check_view(tangent: Option<&Tensor>, old: &Tensor, out: &Tensor, input: &Tensor) -> Result<(), JvpRule> {
     let t = tangent.ok_or(JvpRule::View)?;
-    let base = t.base().ok_or(JvpRule::View)?;
-    if !base.is_same(old.base().unwrap_or(old)) {
+    let base = t.base_here().ok_or(JvpRule::View)?;
+    if !base.is_same(old.base_here().unwrap_or(old)) {
         return Err(JvpRule::ViewOfTangent);
     }
-    let from = |t: &Tensor, whole: &Tensor| t.storage_offset() as isize - whole.storage_offset() as isize;
-    let comparable = old.strides() == input.strides();
-    if comparable && (t.strides() != out.strides() || from(t, old) != from(out, input)) {
+    let from = |t: &Tensor, whole: &Tensor| t.layout().offset() as isize - whole.layout().offset() as isize;
+    let comparable = old.layout().strides() == input.layout().strides();
+    if comparable && (t.layout().strides() != out.layout().strides() || from(t, old) != from(out, input)) {
         return Err(JvpRule::SameRegion);
     }
     Ok(())
@@ -381,13 +381,13 @@ fn check_dirty(ctx: &Context, inputs: &[Tensor], results: &[Tensor], recording: 
             warn(format!("{}: a tensor that is not an input was marked dirty", ctx.name));
             continue;
         }
-        if recording && d.is_leaf() && d.requires_grad() {
+        if recording && d.is_leaf_here() && d.requires_grad() {
             return Err(ErrorKind::DirtyLeaf { function: function() }.into());
         }
         if !results.iter().any(|r| r.is_same(d)) {
             return Err(ErrorKind::DirtyNotReturned { function: function() }.into());
         }
-        if recording && d.is_view() && results.len() > 1 {
+        if recording && d.is_view_here() && results.len() > 1 {
             return Err(ErrorKind::DirtyViewMultiOut { function: function() }.into());
         }
         d.bump_version();

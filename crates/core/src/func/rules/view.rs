@@ -84,8 +84,8 @@ pub(crate) fn squeeze(call: &Call<'_>) -> Result<Outs> {
 pub(crate) fn as_strided(call: &Call<'_>) -> Result<Outs> {
     let x = call.tensor(0)?.front()?;
     let strides = call.ints(2).unwrap_or_default();
-    let strides: SymInts = std::iter::once(x.strides()[0] as i64).chain(strides).map(SymInt::from).collect();
-    let offset = call.int(3).map_or(x.storage_offset() as i64, |o| o);
+    let strides: SymInts = std::iter::once(x.layout().strides()[0] as i64).chain(strides).map(SymInt::from).collect();
+    let offset = call.int(3).map_or(x.layout().offset() as i64, |o| o);
     one(ops::as_strided(&x, &batch_sizes(call, 1), &strides, Some(offset.into()))?, 0)
 }
 
@@ -93,7 +93,7 @@ pub(crate) fn as_strided_scatter(call: &Call<'_>) -> Result<Outs> {
     let (b, src) = (call.tensor(0)?, call.tensor(1)?.full(call.size)?);
     let x = ops::contiguous(&b.full(call.size)?, Default::default())?;
     let strides = call.ints(3).unwrap_or_default();
-    let strides: SymInts = std::iter::once(x.strides()[0] as i64).chain(strides).map(SymInt::from).collect();
+    let strides: SymInts = std::iter::once(x.layout().strides()[0] as i64).chain(strides).map(SymInt::from).collect();
     let offset = call.int(4).map(SymInt::from);
     one(ops::as_strided_scatter(&x, &src, &batch_sizes(call, 2), &strides, offset)?, 0)
 }

@@ -137,9 +137,9 @@ pub(crate) fn fill_diagonal_(self_: &Tensor, fill_value: Scalar, wrap: bool) -> 
         return Err(Error::argument(OP, m));
     }
     let shortest = sizes.iter().copied().min().unwrap_or(0);
-    let step: usize = self_.strides().iter().sum();
+    let step: usize = self_.layout().strides().iter().sum();
     let diagonal = |n: usize, offset: usize| {
-        let at = self_.storage_offset() + offset;
+        let at = self_.layout().offset() + offset;
         ops::as_strided(self_, &[n.into()], &[step.into()], Some(at.into()))
     };
     ops::fill_(&diagonal(shortest, 0)?, fill_value)?;
@@ -151,7 +151,7 @@ pub(crate) fn fill_diagonal_(self_: &Tensor, fill_value: Scalar, wrap: bool) -> 
         let mut at = columns + 1;
         while at < rows {
             let n = columns.min(rows - at);
-            ops::fill_(&diagonal(n, at * self_.strides()[0])?, fill_value)?;
+            ops::fill_(&diagonal(n, at * self_.layout().strides()[0])?, fill_value)?;
             at += columns + 1;
         }
     }

@@ -549,7 +549,7 @@ pub(crate) fn lazy_clone(self_: &Tensor) -> Result<Tensor> {
 
 /// A view with strides that were worked out before.
 pub(crate) fn reshape_alias(self_: &Tensor, size: &[SymInt], stride: &[SymInt]) -> Result<Tensor> {
-    ops::as_strided(self_, size, stride, Some(self_.storage_offset().into()))
+    ops::as_strided(self_, size, stride, Some(self_.layout().offset().into()))
 }
 
 pub(crate) fn reshape_alias_copy(self_: &Tensor, size: &[SymInt], stride: &[SymInt]) -> Result<Tensor> {

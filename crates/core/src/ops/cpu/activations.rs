@@ -245,7 +245,7 @@ fn halves(op: &'static str, t: &Tensor, dim: i64) -> Result<[Tensor; 2]> {
     let mut sizes = t.dims();
     sizes[d] = half;
     let part =
-        |k: usize| t.alias_with(Layout::derived(&sizes, t.strides(), t.storage_offset() + k * half * t.strides()[d]));
+        |k: usize| t.alias_with(Layout::derived(&sizes, t.strides(), t.layout().offset() + k * half * t.strides()[d]));
     Ok([part(0), part(1)])
 }
 

@@ -29,7 +29,7 @@ fn cut(t: &Tensor, dim: usize, start: usize, len: usize) -> Tensor {
     sizes[dim] = len;
     // Of nothing, no place is named that memory may not have.
     let from = if sizes.contains(&0) { 0 } else { start * t.strides()[dim] };
-    t.alias_with(Layout::derived(&sizes, t.strides(), t.storage_offset() + from))
+    t.alias_with(Layout::derived(&sizes, t.strides(), t.layout().offset() + from))
 }
 
 /// The product over some dimensions: one after another, each by multiplying its halves.
@@ -61,7 +61,7 @@ pub(crate) fn prod(t: &Tensor, dims: &[usize], out: &Tensor) -> Result<()> {
     }
     // The same elements, whether or not dimensions of size 1 are kept.
     let rest = dense(&rest)?;
-    let shaped = rest.alias_with(out.layout().to_contiguous().with_offset(rest.storage_offset())?);
+    let shaped = rest.alias_with(out.layout().to_contiguous().with_offset(rest.layout().offset())?);
     copy_into(&shaped, out)
 }
 

@@ -440,7 +440,7 @@ pub(crate) fn sym_stride(self_: &Tensor, dim: i64) -> Result<SymInt> {
 }
 
 pub(crate) fn sym_storage_offset(self_: &Tensor) -> Result<SymInt> {
-    Ok(self_.storage_offset().into())
+    Ok(self_.layout().offset().into())
 }
 
 fn one_of(op: &'static str, list: &[usize], dim: i64) -> Result<SymInt> {

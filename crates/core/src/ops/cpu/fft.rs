@@ -67,7 +67,7 @@ pub(crate) fn r2c(t: &Tensor, dim: &[i64], normalization: i64, _onesided: bool, 
     let whole = Tensor::try_empty(Spec::new(t.shape(), out.dtype(), t.device())?)?;
     copy_into(t, &whole)?;
     kernel::c2c(whole.write()?.view_mut(), last, true);
-    copy_into(&whole.alias_with(Layout::strided(out.shape(), whole.strides(), whole.storage_offset())?), out)?;
+    copy_into(&whole.alias_with(Layout::strided(out.shape(), whole.strides(), whole.layout().offset())?), out)?;
     for &d in others.iter().rev() {
         kernel::c2c(out.write()?.view_mut(), d, true);
     }

@@ -15,7 +15,7 @@ use firebrand_kernels::pointwise::Op;
 
 /// The tensor with at least one dimension.
 pub(super) fn lifted(t: &Tensor) -> Tensor {
-    if t.ndim() > 0 { t.clone() } else { t.alias_with(Layout::derived(&[1], &[1], t.storage_offset())) }
+    if t.ndim() > 0 { t.clone() } else { t.alias_with(Layout::derived(&[1], &[1], t.layout().offset())) }
 }
 
 /// Brings the old values of an op that then writes over some of them.
@@ -204,7 +204,7 @@ pub(crate) fn index_reduce(
     let src = lifted(source);
     let mut strides = Dims::from_elem(0, src.ndim());
     strides[d] = lifted(index).strides()[0];
-    let spread = index.alias_with(Layout::strided(src.shape(), &strides, index.storage_offset())?);
+    let spread = index.alias_with(Layout::strided(src.shape(), &strides, index.layout().offset())?);
     let (from, to) = (lifted(self_), lifted(out));
     let (from, to) = if out.is_same(self_) { (to.clone(), to) } else { (from, to) };
     scatter_reduce(&from, d as i64, &spread, &src, reduce, include_self, &to)

@@ -46,7 +46,7 @@ pub(crate) fn repeat(self_: &Tensor, repeats: &[SymInt], out: &Tensor) -> Result
         sizes.extend([count, n]);
         strides.extend([step * n, step]);
     }
-    let blocks = out.alias_with(Layout::strided(&sizes, &strides, out.storage_offset())?);
+    let blocks = out.alias_with(Layout::strided(&sizes, &strides, out.layout().offset())?);
     let source: Dims =
         (0..sizes.len()).map(|k| if k % 2 == 1 && k / 2 >= lead { self_.strides()[k / 2 - lead] } else { 0 }).collect();
     let (from, to) = (self_.read()?, blocks.write()?);

@@ -14,7 +14,7 @@ fn multiply(a: &Tensor, b: &Tensor, out: &Tensor, alpha: f64, beta: f64) -> Resu
 
 /// A vector as a matrix of one column.
 fn column(t: &Tensor) -> Tensor {
-    t.alias_with(Layout::derived(&[t.shape()[0], 1], &[t.strides()[0], 1], t.storage_offset()))
+    t.alias_with(Layout::derived(&[t.shape()[0], 1], &[t.strides()[0], 1], t.layout().offset()))
 }
 
 /// `out = beta * term + alpha * a @ b`, the term stretched to the result. With `beta == 0` the term is not read.
@@ -41,8 +41,8 @@ pub(crate) fn mv(a: &Tensor, v: &Tensor, out: &Tensor) -> Result<()> {
 
 pub(crate) fn dot(a: &Tensor, b: &Tensor, out: &Tensor) -> Result<()> {
     let (n, stride) = (a.shape()[0], a.strides()[0]);
-    let row = a.alias_with(Layout::strided(&[1, n], &[n.max(1), stride], a.storage_offset())?);
-    mm(&row, &column(b), &out.alias_with(Layout::strided(&[1, 1], &[1, 1], out.storage_offset())?))
+    let row = a.alias_with(Layout::strided(&[1, n], &[n.max(1), stride], a.layout().offset())?);
+    mm(&row, &column(b), &out.alias_with(Layout::strided(&[1, 1], &[1, 1], out.layout().offset())?))
 }
 
 /// `beta * term + alpha * out` where one of the numbers is complex: kernels of products take real ones.
@@ -89,14 +89,14 @@ pub(crate) fn addmv(term: &Tensor, a: &Tensor, v: &Tensor, beta: Scalar, alpha: 
 /// The matrix at `g` of a batch.
 fn matrix(t: &Tensor, g: usize) -> Tensor {
     let (n, s) = (t.shape(), t.strides());
-    t.alias_with(Layout::derived(&n[1..], &s[1..], t.storage_offset() + g * s[0]))
+    t.alias_with(Layout::derived(&n[1..], &s[1..], t.layout().offset() + g * s[0]))
 }
 
 /// Rows (`dim` 0) or columns of a matrix.
 fn band(t: &Tensor, dim: usize, from: usize, to: usize) -> Tensor {
     let mut sizes = [t.shape()[0], t.shape()[1]];
     sizes[dim] = to - from;
-    t.alias_with(Layout::derived(&sizes, t.strides(), t.storage_offset() + from * t.strides()[dim]))
+    t.alias_with(Layout::derived(&sizes, t.strides(), t.layout().offset() + from * t.strides()[dim]))
 }
 
 /// What no group reaches is zero.

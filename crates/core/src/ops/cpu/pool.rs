@@ -166,7 +166,7 @@ pub(crate) fn max_unpool2d(self_: &Tensor, indices: &Tensor, _output_size: &[Sym
         let (count, space) = planes("max_unpool2d", 2, t.shape())?;
         let sizes = [count, space.iter().product()];
         let t = dense(t)?;
-        Ok(t.alias_with(crate::layout::Layout::contiguous(&sizes)?.with_offset(t.storage_offset())?))
+        Ok(t.alias_with(crate::layout::Layout::contiguous(&sizes)?.with_offset(t.layout().offset())?))
     };
     firebrand_kernels::fill(out.write()?.view_mut(), crate::Scalar::Int(0).into());
     let (from, at, to) = (flat(self_)?, flat(indices)?, flat(out)?);

@@ -22,7 +22,7 @@ pub(crate) fn dequantize_groups(weight: &Tensor, scale: &Tensor, bits: i64, out:
 /// Some rows of a row-major matrix.
 fn rows(t: &Tensor, first: usize, count: usize) -> Tensor {
     let columns = t.shape()[1];
-    t.alias_with(Layout::derived(&[count, columns], &[columns, 1], t.storage_offset() + first * columns))
+    t.alias_with(Layout::derived(&[count, columns], &[columns, 1], t.layout().offset() + first * columns))
 }
 
 /// `input @ weightᵀ + bias`.
@@ -37,7 +37,7 @@ pub(crate) fn linear(
     let (weight, scale, input) = (dense(weight)?, dense(scale)?, dense(input)?);
     let columns = input.shape().last().copied().unwrap_or(0);
     let (count, samples) = (weight.shape()[0], input.numel().checked_div(columns).unwrap_or(0));
-    let input = input.alias_with(Layout::derived(&[samples, columns], &[columns, 1], input.storage_offset()));
+    let input = input.alias_with(Layout::derived(&[samples, columns], &[columns, 1], input.layout().offset()));
     let at_once = (AT_ONCE / columns.max(1)).clamp(16, count.max(16));
     let numbers = Tensor::try_empty(Spec::new(&[at_once.min(count), columns], scale.dtype(), scale.device())?)?;
     into_dense(out, |out| {
@@ -45,14 +45,14 @@ pub(crate) fn linear(
             let some = at_once.min(count - first);
             let part = rows(&numbers, 0, some);
             dequantize_groups(&rows(&weight, first, some), &rows(&scale, first, some), bits, &part)?;
-            let turned = part.alias_with(Layout::derived(&[columns, some], &[1, columns], part.storage_offset()));
-            let place = Layout::derived(&[samples, some], &[count, 1], out.storage_offset() + first);
+            let turned = part.alias_with(Layout::derived(&[columns, some], &[1, columns], part.layout().offset()));
+            let place = Layout::derived(&[samples, some], &[count, 1], out.layout().offset() + first);
             let place = out.alias_with(place);
             match bias {
                 None => mm(&input, &turned, &place)?,
                 Some(b) => {
                     let step = b.strides()[0];
-                    let term = b.alias_with(Layout::derived(&[some], &[step], b.storage_offset() + first * step));
+                    let term = b.alias_with(Layout::derived(&[some], &[step], b.layout().offset() + first * step));
                     addmm(&term, &input, &turned, 1.into(), 1.into(), &place)?;
                 }
             }

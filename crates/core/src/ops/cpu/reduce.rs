@@ -380,7 +380,7 @@ pub(crate) fn cummin(t: &Tensor, dim: i64, values: &Tensor, indices: &Tensor) ->
 pub(crate) fn trace(t: &Tensor, out: &Tensor) -> Result<()> {
     let n = t.shape().iter().copied().min().unwrap_or(0);
     let step = t.strides().iter().sum();
-    fold(Reduce::Sum, &t.alias_with(Layout::strided(&[n], &[step], t.storage_offset())?), &[0], out)
+    fold(Reduce::Sum, &t.alias_with(Layout::strided(&[n], &[step], t.layout().offset())?), &[0], out)
 }
 
 /// All elements, row by row.

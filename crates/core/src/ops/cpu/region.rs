@@ -62,7 +62,7 @@ pub(crate) fn as_strided_scatter(
     out: &Tensor,
 ) -> Result<()> {
     let region = view::as_strided(self_, size, stride, storage_offset)?;
-    let at = out.storage_offset() + region.offset().saturating_sub(self_.storage_offset());
+    let at = out.layout().offset() + region.offset().saturating_sub(self_.layout().offset());
     scatter(self_, src, out, region.with_offset(at)?)
 }
 
@@ -116,7 +116,7 @@ pub(crate) fn unfold_backward(
         return Ok(());
     }
     if out.ndim() == 0 {
-        return copy_data(&grad.alias_with(Layout::strided(&[], &[], grad.storage_offset())?), out);
+        return copy_data(&grad.alias_with(Layout::strided(&[], &[], grad.layout().offset())?), out);
     }
     let d = crate::ops::shape::wrap_dim("unfold_backward", dim, out.ndim())?;
     // Window w holds the positions w * step .. w * step + size: bring the window next to its dimension.

@@ -28,7 +28,7 @@ fn wide(t: &Tensor, out: &Tensor) -> Result<Tensor> {
 fn unary(f: Unary, x: &Tensor, out: &Tensor) -> Result<()> {
     into(out, |to| {
         let x = wide(x, out)?;
-        if !x.is_same(to) && !x.shares_storage(to) {
+        if !x.is_same(to) && !x.is_beside(to) {
             special::unary(f, x.read()?.view(), to.write()?.view_mut());
             return Ok(());
         }
@@ -41,7 +41,7 @@ fn unary(f: Unary, x: &Tensor, out: &Tensor) -> Result<()> {
 fn binary(f: Binary, a: &Tensor, b: &Tensor, out: &Tensor) -> Result<()> {
     into(out, |to| {
         // What is written must not be held for reading at the same time.
-        let apart = |t: Tensor| if t.shares_storage(to) { fresh(&t) } else { Ok(t) };
+        let apart = |t: Tensor| if t.is_beside(to) { fresh(&t) } else { Ok(t) };
         let (a, b) = (apart(wide(a, out)?)?, apart(wide(b, out)?)?);
         special::binary(f, a.read()?.view(), b.read()?.view(), to.write()?.view_mut());
         Ok(())

@@ -198,7 +198,7 @@ pub(crate) fn clone_with_layout(t: &Tensor, layout: &Layout) -> Result<Tensor> {
 
 /// The part of `whole` (laid out as `base`) that a view with layout `region` of the base shows.
 pub(crate) fn region_of(whole: &Tensor, base: &Layout, region: &Layout) -> Result<Tensor> {
-    let at = whole.storage_offset() + region.offset() - base.offset();
+    let at = whole.layout().offset() + region.offset() - base.offset();
     let strides: SymInts = region.strides().iter().map(|&s| s.into()).collect();
     ops::as_strided(whole, &sym(region.sizes()), &strides, Some(SymInt::from(at)))
 }

@@ -99,7 +99,7 @@ pub(crate) fn expanded(t: &Tensor, sizes: &[usize]) -> Result<Layout> {
     let strides: Dims = (0..sizes.len())
         .map(|k| if k < lead || t.shape()[k - lead] != sizes[k] { 0 } else { t.strides()[k - lead] })
         .collect();
-    Layout::strided(sizes, &strides, t.storage_offset())
+    Layout::strided(sizes, &strides, t.layout().offset())
 }
 
 /// The device of a call: all operands of an op are on one, which was checked before its shape function runs.

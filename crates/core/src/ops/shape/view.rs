@@ -58,7 +58,7 @@ pub(crate) fn view(self_: &Tensor, size: &[SymInt]) -> Result<Layout> {
             ),
         )
     })?;
-    Layout::strided(&sizes, &strides, self_.storage_offset())
+    Layout::strided(&sizes, &strides, self_.layout().offset())
 }
 
 /// All of it.
@@ -306,7 +306,7 @@ pub(crate) fn as_strided(
     };
     let (sizes, strides) = (list(size, "size")?, list(stride, "stride")?);
     let offset = match storage_offset {
-        None => self_.storage_offset(),
+        None => self_.layout().offset(),
         Some(o) => {
             o.to_usize().ok_or_else(|| Error::argument(OP, format!("a negative offset ({o}) is not allowed")))?
         }
