@@ -1,12 +1,15 @@
 //! Max and average pooling, plain and adaptive, in one to three dimensions.
 //!
 //! Memory is contiguous planes (`batch * channels` of them), threads share out the planes. Half types compute in f32.
-//! Every pooling is a list of input spans per dimension (`Span`) and one of two loops over them.
+//! Every pooling is a list of input spans per dimension (`Span`) and one of two loops over them. Neighbors in a row whose spans are
+//! alike, which is all but the borders, are computed side by side, each in the order in which it is computed alone.
 //! As in PyTorch: indices are flat positions in the input plane, and a NaN wins every maximum (the last one, if several).
 //! Output sizes come from the caller, who knows `ceil_mode`.
 #![allow(unsafe_code)]
+// Lanes are indexed on purpose: that is what gets vectorised.
+#![allow(clippy::needless_range_loop)]
 
-use crate::real::{Ptr, Real, RealsMut, reals, with_real};
+use crate::real::{Ptr, Real, RealsMut, per_isa, reals, with_real};
 use crate::{View, ViewMut, parallel, scratch};
 
 /// Sizes of a pooling, with three spatial dimensions: missing leading ones are 1.
@@ -66,12 +69,42 @@ struct Span {
     count: usize,
 }
 
+/// Positions of a row whose spans are alike: of one length and count, each as far from its neighbor.
+#[derive(Clone, Copy, Default)]
+struct Alike {
+    from: usize,
+    to: usize,
+    stride: usize,
+}
+
+/// Fewest neighbors that are computed side by side.
+const FEWEST: usize = 4;
+
+impl Alike {
+    /// The stretch around the middle of a row.
+    fn of(row: &[Span]) -> Alike {
+        let middle = row.len() / 2;
+        let Some([a, b]) = row.get(middle..middle + 2) else { return Alike::default() };
+        let Some(stride) = b.start.checked_sub(a.start) else { return Alike::default() };
+        let follows = |a: &Span, b: &Span| b.start == a.start + stride && b.end == a.end + stride && a.count == b.count;
+        let (mut from, mut to) = (middle, middle + 1);
+        while from > 0 && follows(&row[from - 1], &row[from]) {
+            from -= 1;
+        }
+        while to < row.len() && follows(&row[to - 1], &row[to]) {
+            to += 1;
+        }
+        if to - from < FEWEST || a.start >= a.end { Alike::default() } else { Alike { from, to, stride } }
+    }
+}
+
 /// The spans of every output position, by dimension.
 struct Spans {
     planes: usize,
     input: [usize; 3],
     axes: [Vec<Span>; 3],
     step: [usize; 3],
+    alike: Alike,
 }
 
 impl Spans {
@@ -85,7 +118,10 @@ impl Spans {
     ) -> Spans {
         let empty = planes == 0 || output.contains(&0);
         let axes = [0, 1, 2].map(|d| scratch::collected((0..if empty { 0 } else { output[d] }).map(|o| span(d, o))));
-        Spans { planes, input, axes, step }
+        // Positions side by side are counted in 32 bits.
+        let counted = planes > 0 && input.iter().product::<usize>() <= u32::MAX as usize;
+        let alike = if counted { Alike::of(&axes[2]) } else { Alike::default() };
+        Spans { planes, input, axes, step, alike }
     }
 
     fn max(s: &PoolShape) -> Spans {
@@ -195,22 +231,113 @@ fn maxima(s: &Spans, x: View<'_>, out: ViewMut<'_>, indices: ViewMut<'_>) {
     })
 }
 
-fn max_plane<T: Real>(s: &Spans, x: &[T], out: &mut [T], indices: &mut [i64]) {
-    s.each(|o, spans| {
-        let [z, y, w] = spans;
-        let mut best = T::NEG_INFINITY;
-        let mut at = (z.start * s.input[1] + y.start) * s.input[2] + w.start;
-        s.rows(spans, |start, len| {
-            for (i, &v) in x[start..start + len].iter().enumerate().step_by(s.step[2]) {
+per_isa! {
+    /// The maxima of a plane.
+    fn max_plane<T: Real>(s: &Spans, x: &[T], out: &mut [T], indices: &mut [i64]) {
+        let (row, Alike { from, to, .. }) = (s.axes[2].len().max(1), s.alike);
+        for (line, (out, indices)) in out.chunks_exact_mut(row).zip(indices.chunks_exact_mut(row)).enumerate() {
+            let zy = [s.axes[0][line / s.axes[1].len()], s.axes[1][line % s.axes[1].len()]];
+            for o in (0..from).chain(to..row) {
+                let (best, at) = maximum(s, x, [zy[0], zy[1], s.axes[2][o]]);
+                (out[o], indices[o]) = (best, at as i64);
+            }
+            match to - from {
+                0 => {}
+                16.. => maxima_side_by_side::<T, 16>(s, x, zy, out, indices),
+                8.. => maxima_side_by_side::<T, 8>(s, x, zy, out, indices),
+                _ => maxima_side_by_side::<T, FEWEST>(s, x, zy, out, indices),
+            }
+        }
+    }
+}
+
+/// The maximum of one window, and where it is.
+#[inline(always)]
+fn maximum<T: Real>(s: &Spans, x: &[T], spans: [Span; 3]) -> (T, usize) {
+    let [z, y, w] = spans;
+    let mut best = T::NEG_INFINITY;
+    let mut at = (z.start * s.input[1] + y.start) * s.input[2] + w.start;
+    for iz in (z.start..z.end).step_by(s.step[0]) {
+        for iy in (y.start..y.end).step_by(s.step[1]) {
+            let start = (iz * s.input[1] + iy) * s.input[2];
+            for i in (w.start..w.end).step_by(s.step[2]) {
+                let v = x[start + i];
                 // Unequal to itself: NaN.
                 #[allow(clippy::eq_op)]
                 if v > best || v != v {
                     (best, at) = (v, start + i);
                 }
             }
-        });
-        (out[o], indices[o]) = (best, at as i64);
-    });
+        }
+    }
+    (best, at)
+}
+
+/// The maxima of the stretch of a row whose spans are alike, `L` at once; the last ones may be computed twice.
+#[inline(always)]
+fn maxima_side_by_side<T: Real, const L: usize>(
+    s: &Spans,
+    x: &[T],
+    [z, y]: [Span; 2],
+    out: &mut [T],
+    indices: &mut [i64],
+) {
+    let Alike { from, to, stride } = s.alike;
+    let [_, height, width] = s.input;
+    for o in (from..to).step_by(L) {
+        let o = o.min(to - L);
+        let w = s.axes[2][o];
+        let (mut best, mut at, mut lanes) = ([T::NEG_INFINITY; L], [0u32; L], [0u32; L]);
+        let first = ((z.start * height + y.start) * width + w.start) as u32;
+        for l in 0..L {
+            lanes[l] = l as u32 * stride as u32;
+            at[l] = first + lanes[l];
+        }
+        for iz in (z.start..z.end).step_by(s.step[0]) {
+            for iy in (y.start..y.end).step_by(s.step[1]) {
+                for i in (w.start..w.end).step_by(s.step[2]) {
+                    let start = (iz * height + iy) * width + i;
+                    let (v, start) = (strided::<T, L>(x, start, stride), start as u32);
+                    for l in 0..L {
+                        #[allow(clippy::eq_op)]
+                        let wins = v[l] > best[l] || v[l] != v[l];
+                        best[l] = if wins { v[l] } else { best[l] };
+                        at[l] = if wins { start + lanes[l] } else { at[l] };
+                    }
+                }
+            }
+        }
+        out[o..o + L].copy_from_slice(&best);
+        indices[o..o + L].iter_mut().zip(at).for_each(|(to, at)| *to = i64::from(at));
+    }
+}
+
+/// `L` values, `stride` apart.
+#[inline(always)]
+fn strided<T: Real, const L: usize>(x: &[T], start: usize, stride: usize) -> [T; L] {
+    let mut v = [T::ZERO; L];
+    match stride {
+        1 => v.copy_from_slice(&x[start..start + L]),
+        // Pairs are read whole and split; the pair of the last value may end where the plane does.
+        2 if start + 2 * L <= x.len() => {
+            let pairs = &x[start..start + 2 * L];
+            for l in 0..L {
+                v[l] = pairs[2 * l];
+            }
+        }
+        2 if start > 0 => {
+            let pairs = &x[start - 1..start - 1 + 2 * L];
+            for l in 0..L {
+                v[l] = pairs[2 * l + 1];
+            }
+        }
+        _ => {
+            for l in 0..L {
+                v[l] = x[start + l * stride];
+            }
+        }
+    }
+    v
 }
 
 /// Gradient of any max pooling: adds each output's gradient to the input it came from.
@@ -287,26 +414,87 @@ fn averages(s: &Spans, divisor_override: Option<i64>, x: View<'_>, out: ViewMut<
             for p in r {
                 // SAFETY: one plane a step.
                 let out = unsafe { to.slice(p * pixels, pixels) };
-                let x = &x[p * plane..][..plane];
-                s.each(|o, spans| {
-                    let mut sum = T::ZERO;
-                    s.rows(spans, |start, len| sum += sum_row(&x[start..start + len]));
-                    let empty = spans.iter().any(|s| s.start >= s.end);
-                    out[o] = if empty { T::ZERO } else { sum / divisor::<T>(spans, divisor_override) };
-                });
+                average_plane(s, divisor_override, &x[p * plane..][..plane], out);
             }
         });
         out.finish();
     })
 }
 
-/// Sum of a row, in 16 partial sums if it is long.
+per_isa! {
+    /// The averages of a plane.
+    fn average_plane<T: Real>(s: &Spans, divisor_override: Option<i64>, x: &[T], out: &mut [T]) {
+        let (row, Alike { from, to, .. }) = (s.axes[2].len().max(1), s.alike);
+        // Long rows have partial sums of their own.
+        let (from, to) = if to > from && s.axes[2][from].end - s.axes[2][from].start < PARTS { (from, to) } else { (0, 0) };
+        for (line, out) in out.chunks_exact_mut(row).enumerate() {
+            let zy = [s.axes[0][line / s.axes[1].len()], s.axes[1][line % s.axes[1].len()]];
+            for o in (0..from).chain(to..row) {
+                let spans = [zy[0], zy[1], s.axes[2][o]];
+                let mut sum = T::ZERO;
+                s.rows(spans, |start, len| sum += sum_row(&x[start..start + len]));
+                let empty = spans.iter().any(|s| s.start >= s.end);
+                out[o] = if empty { T::ZERO } else { sum / divisor::<T>(spans, divisor_override) };
+            }
+            match to - from {
+                0 => {}
+                16.. => averages_side_by_side::<T, 16>(s, divisor_override, x, zy, out),
+                8.. => averages_side_by_side::<T, 8>(s, divisor_override, x, zy, out),
+                _ => averages_side_by_side::<T, FEWEST>(s, divisor_override, x, zy, out),
+            }
+        }
+    }
+}
+
+/// The averages of the stretch of a row whose spans are alike and short, `L` at once, each summed as [`sum_row`] does.
+#[inline(always)]
+fn averages_side_by_side<T: Real, const L: usize>(
+    s: &Spans,
+    divisor_override: Option<i64>,
+    x: &[T],
+    [z, y]: [Span; 2],
+    out: &mut [T],
+) {
+    let Alike { from, to, stride } = s.alike;
+    let [_, height, width] = s.input;
+    for o in (from..to).step_by(L) {
+        let o = o.min(to - L);
+        let w = s.axes[2][o];
+        let mut sums = [T::ZERO; L];
+        for iz in z.start..z.end {
+            for iy in y.start..y.end {
+                let mut row = [T::ZERO; L];
+                for i in w.start..w.end {
+                    let v = strided::<T, L>(x, (iz * height + iy) * width + i, stride);
+                    for l in 0..L {
+                        row[l] += v[l];
+                    }
+                }
+                for l in 0..L {
+                    sums[l] += row[l];
+                }
+            }
+        }
+        if [z, y].iter().all(|s| s.start < s.end) {
+            let by = divisor::<T>([z, y, w], divisor_override);
+            for l in 0..L {
+                sums[l] = sums[l] / by;
+            }
+        }
+        out[o..o + L].copy_from_slice(&sums);
+    }
+}
+
+/// Partial sums of a long row.
+const PARTS: usize = 16;
+
+/// Sum of a row, in partial sums if it is long.
 #[inline(always)]
 fn sum_row<T: Real>(row: &[T]) -> T {
-    let chunks = row.chunks_exact(16);
+    let chunks = row.chunks_exact(PARTS);
     let mut sum = chunks.remainder().iter().fold(T::ZERO, |a, &b| a + b);
-    if row.len() >= 16 {
-        let mut acc = [T::ZERO; 16];
+    if row.len() >= PARTS {
+        let mut acc = [T::ZERO; PARTS];
         for chunk in chunks {
             acc.iter_mut().zip(chunk).for_each(|(a, &v)| *a += v);
         }
