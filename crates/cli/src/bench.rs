@@ -42,9 +42,7 @@ pub(crate) fn run(options: &Options) -> Done {
         Ok(say!("{text}")?)
     };
     match (&options.program, &options.inputs) {
-        (Some(model), Some(inputs)) => {
-            program(&Bench::new(Name::Program, &report, compiled), model, inputs, options)
-        }
+        (Some(model), Some(inputs)) => program(&Bench::new(Name::Program, &report, compiled), model, inputs, options),
         _ => Ok(firebrand_bench::run(&options.names, options.ddp_batches, &report, compiled)?),
     }
 }

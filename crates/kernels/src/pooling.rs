@@ -2,15 +2,16 @@
 //!
 //! Memory is contiguous planes (`batch * channels` of them), threads share out the planes. Half types compute in f32.
 //! Every pooling is a list of input spans per dimension (`Span`) and one of two loops over them. Neighbors in a row whose spans are
-//! alike, which is all but the borders, are computed side by side, each in the order in which it is computed alone.
+//! alike are computed side by side, each in the order in which it is computed alone.
 //! As in PyTorch: indices are flat positions in the input plane, and a NaN wins every maximum (the last one, if several).
 //! Output sizes come from the caller, who knows `ceil_mode`.
 #![allow(unsafe_code)]
 // Lanes are indexed on purpose: that is what gets vectorised.
 #![allow(clippy::needless_range_loop)]
 
-use crate::real::{Ptr, Real, RealsMut, per_isa, reals, with_real};
-use crate::{View, ViewMut, parallel, scratch};
+use crate::real::{Ptr, Real, RealsMut, f32s, f32s_mut, per_isa, reals, with_real};
+use crate::sets::{self, LANES, TileKernel, Vector};
+use crate::{DType, Element, View, ViewMut, parallel, scratch};
 
 /// Sizes of a pooling, with three spatial dimensions: missing leading ones are 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -194,7 +195,7 @@ impl Spans {
 
 /// Maximum of each window, and where it was.
 pub fn max_pool(shape: &PoolShape, x: View<'_>, out: ViewMut<'_>, indices: ViewMut<'_>) {
-    maxima(&Spans::max(shape), x, out, indices)
+    maxima(&Spans::max(shape), Maxima::serves(shape).then_some(shape), x, out, indices)
 }
 
 /// Maximum of each of `output` nearly equal parts of the input, and where it was.
@@ -206,46 +207,133 @@ pub fn adaptive_max_pool(
     out: ViewMut<'_>,
     indices: ViewMut<'_>,
 ) {
-    maxima(&Spans::adaptive(planes, input, output), x, out, indices)
+    maxima(&Spans::adaptive(planes, input, output), None, x, out, indices)
 }
 
-fn maxima(s: &Spans, x: View<'_>, out: ViewMut<'_>, indices: ViewMut<'_>) {
+/// The maxima of spans; `regular` if they are windows that [`Maxima`] takes.
+fn maxima(s: &Spans, regular: Option<&PoolShape>, x: View<'_>, out: ViewMut<'_>, indices: ViewMut<'_>) {
     let (plane, pixels) = (s.in_plane(), s.out_plane());
     assert!(x.numel() == s.planes * plane && out.numel() == s.planes * pixels && indices.numel() == out.numel());
     assert!(indices.dtype() == crate::DType::I64 && indices.is_contiguous());
+    if out.numel() == 0 {
+        return;
+    }
     with_real!(x.dtype(), T => {
         let x = reals::<T>(x);
         let mut out = RealsMut::<T>::new(out);
         let to = Ptr::new(&mut out);
         parallel::split(s.planes, s.grain(), |r| {
-            for p in r {
-                // SAFETY: one plane of both outputs a step.
-                let (out, indices) = unsafe {
-                    let indices = indices.ptr::<i64>().add(p * pixels);
-                    (to.slice(p * pixels, pixels), std::slice::from_raw_parts_mut(indices, pixels))
-                };
-                max_plane(s, &x[p * plane..][..plane], out, indices);
+            let all = r.start * pixels..r.end * pixels;
+            // SAFETY: the planes of both outputs that are this part's.
+            let (out, indices) = unsafe {
+                let indices = indices.ptr::<i64>().add(all.start);
+                (to.slice(all.start, all.len()), std::slice::from_raw_parts_mut(indices, all.len()))
+            };
+            let x = &x[r.start * plane..r.end * plane];
+            if let (Some(shape), DType::F32) = (regular, T::DTYPE) {
+                let (x, out) = (f32s(x), f32s_mut(out));
+                // SAFETY: slices of whole planes.
+                return unsafe { sets::tiles(Maxima { shape, spans: s, x, out, indices }) };
+            }
+            for (i, (out, indices)) in
+                out.chunks_exact_mut(pixels).zip(indices.chunks_exact_mut(pixels)).enumerate()
+            {
+                max_plane(s, &x[i * plane..][..plane], out, indices);
             }
         });
         out.finish();
     })
 }
 
-per_isa! {
-    /// The maxima of a plane.
-    fn max_plane<T: Real>(s: &Spans, x: &[T], out: &mut [T], indices: &mut [i64]) {
-        let (row, Alike { from, to, .. }) = (s.axes[2].len().max(1), s.alike);
+/// The maxima of a plane, window by window.
+fn max_plane<T: Real>(s: &Spans, x: &[T], out: &mut [T], indices: &mut [i64]) {
+    s.each(|o, spans| {
+        let (best, at) = maximum(s, x, spans);
+        (out[o], indices[o]) = (best, at as i64);
+    });
+}
+
+/// Planes of windows a step of 1 or 2 apart in f32: the maxima of sixteen neighbors at once. To be run with outputs that nothing else uses,
+/// as long as the input's planes.
+struct Maxima<'a> {
+    shape: &'a PoolShape,
+    spans: &'a Spans,
+    x: &'a [f32],
+    out: &'a mut [f32],
+    indices: &'a mut [i64],
+}
+
+impl Maxima<'_> {
+    /// Whether it takes this pooling: places in a plane, and taps of a window, are counted in 32 bits and in floats.
+    fn serves(s: &PoolShape) -> bool {
+        let counted =
+            |n: &[usize; 3], most: usize| n.iter().try_fold(1usize, |a, &b| a.checked_mul(b)).is_some_and(|n| n < most);
+        matches!(s.stride[2], 1 | 2)
+            && counted(&s.kernel, 1 << 12)
+            && counted(&s.input, 1 << 30)
+            && s.dilation[2] < 1 << 16
+    }
+}
+
+impl TileKernel for Maxima<'_> {
+    type Out = ();
+    #[inline(always)]
+    unsafe fn run<V: Vector, const R: usize, const N: usize>(self) {
+        let Maxima { shape, spans, x, out, indices } = self;
+        let [_, height, width] = spans.input;
+        let (plane, row, lines) = (spans.in_plane(), spans.axes[2].len(), spans.axes[1].len());
+        let (step, apart, left) = (shape.stride[2], spans.step[2] as isize, shape.padding[2] as isize);
+        // Where each tap of a window is, from the first one of a window at the left end of the plane.
+        let mut places: Vec<i64> = Vec::with_capacity(shape.kernel.iter().product());
+        let (mut best, mut taps) = ([0.0; LANES], [0.0; LANES]);
         for (line, (out, indices)) in out.chunks_exact_mut(row).zip(indices.chunks_exact_mut(row)).enumerate() {
-            let zy = [s.axes[0][line / s.axes[1].len()], s.axes[1][line % s.axes[1].len()]];
-            for o in (0..from).chain(to..row) {
-                let (best, at) = maximum(s, x, [zy[0], zy[1], s.axes[2][o]]);
-                (out[o], indices[o]) = (best, at as i64);
-            }
-            match to - from {
-                0 => {}
-                16.. => maxima_side_by_side::<T, 16>(s, x, zy, out, indices),
-                8.. => maxima_side_by_side::<T, 8>(s, x, zy, out, indices),
-                _ => maxima_side_by_side::<T, FEWEST>(s, x, zy, out, indices),
+            let (p, z, y) = (line / lines / spans.axes[0].len(), line / lines % spans.axes[0].len(), line % lines);
+            let (x, z, y) = (&x[p * plane..][..plane], spans.axes[0][z], spans.axes[1][y]);
+            for o in (0..row).step_by(LANES) {
+                let lanes = LANES.min(row - o);
+                // Nothing is larger than what is not there, so windows need not be cut where the plane ends.
+                let lowest = V::splat(f32::NEG_INFINITY);
+                let (mut highest, mut at) = (lowest, V::splat(-1.0));
+                places.clear();
+                for iz in (z.start..z.end).step_by(spans.step[0]) {
+                    for iy in (y.start..y.end).step_by(spans.step[1]) {
+                        let line = ((iz * height + iy) * width) as isize;
+                        for k in 0..shape.kernel[2] as isize {
+                            let from = (o * step) as isize + k * apart - left;
+                            // Columns from there on that are in the plane.
+                            let inside = |from: isize| {
+                                let bits = |n: isize| (1u32 << n.clamp(0, LANES as isize)) - 1;
+                                (bits(width as isize - from) & !bits(-from)) as u16
+                            };
+                            let near = x.as_ptr().wrapping_offset(line + from);
+                            // SAFETY: lanes outside of the line are masked off.
+                            let v = unsafe {
+                                let low = lowest.load_over(inside(from), near);
+                                if step == 1 {
+                                    low
+                                } else {
+                                    let next = from + LANES as isize;
+                                    low.unzip(lowest.load_over(inside(next), near.wrapping_add(LANES)))[0]
+                                }
+                            };
+                            (highest, at) = V::larger((highest, at), (v, V::splat(places.len() as f32)));
+                            places.push((line + k * apart - left) as i64);
+                        }
+                    }
+                }
+                // SAFETY: both have sixteen elements.
+                unsafe {
+                    highest.store(best.as_mut_ptr());
+                    at.store(taps.as_mut_ptr());
+                }
+                out[o..o + lanes].copy_from_slice(&best[..lanes]);
+                for l in 0..lanes {
+                    indices[o + l] = match places.get(taps[l] as usize).filter(|_| taps[l] >= 0.0) {
+                        Some(place) => place + ((o + l) * step) as i64,
+                        // Nothing was above negative infinity: the first place of the window.
+                        None => ((z.start * height + y.start) * width + spans.axes[2][o + l].start) as i64,
+                    };
+                }
             }
         }
     }
@@ -271,45 +359,6 @@ fn maximum<T: Real>(s: &Spans, x: &[T], spans: [Span; 3]) -> (T, usize) {
         }
     }
     (best, at)
-}
-
-/// The maxima of the stretch of a row whose spans are alike, `L` at once; the last ones may be computed twice.
-#[inline(always)]
-fn maxima_side_by_side<T: Real, const L: usize>(
-    s: &Spans,
-    x: &[T],
-    [z, y]: [Span; 2],
-    out: &mut [T],
-    indices: &mut [i64],
-) {
-    let Alike { from, to, stride } = s.alike;
-    let [_, height, width] = s.input;
-    for o in (from..to).step_by(L) {
-        let o = o.min(to - L);
-        let w = s.axes[2][o];
-        let (mut best, mut at, mut lanes) = ([T::NEG_INFINITY; L], [0u32; L], [0u32; L]);
-        let first = ((z.start * height + y.start) * width + w.start) as u32;
-        for l in 0..L {
-            lanes[l] = l as u32 * stride as u32;
-            at[l] = first + lanes[l];
-        }
-        for iz in (z.start..z.end).step_by(s.step[0]) {
-            for iy in (y.start..y.end).step_by(s.step[1]) {
-                for i in (w.start..w.end).step_by(s.step[2]) {
-                    let start = (iz * height + iy) * width + i;
-                    let (v, start) = (strided::<T, L>(x, start, stride), start as u32);
-                    for l in 0..L {
-                        #[allow(clippy::eq_op)]
-                        let wins = v[l] > best[l] || v[l] != v[l];
-                        best[l] = if wins { v[l] } else { best[l] };
-                        at[l] = if wins { start + lanes[l] } else { at[l] };
-                    }
-                }
-            }
-        }
-        out[o..o + L].copy_from_slice(&best);
-        indices[o..o + L].iter_mut().zip(at).for_each(|(to, at)| *to = i64::from(at));
-    }
 }
 
 /// `L` values, `stride` apart.

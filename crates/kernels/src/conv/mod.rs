@@ -15,7 +15,7 @@ mod tile;
 mod tile_weight;
 mod winograd;
 
-use crate::real::{Real, RealsMut, Scratch, reals, with_real};
+use crate::real::{Real, RealsMut, Scratch, f32s, f32s_mut, reals, with_real};
 use crate::{DType, Element, View, ViewMut, parallel};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -194,26 +194,6 @@ pub fn set_winograd(on: bool) {
 /// Whether convolutions may be computed by Winograd's algorithm; see [`set_winograd`].
 pub fn winograd() -> bool {
     WINOGRAD.load(Relaxed)
-}
-
-/// The same values, known to be f32.
-fn f32s<T: Real>(s: &[T]) -> &[f32] {
-    assert_eq!(T::DTYPE, DType::F32);
-    // SAFETY: `f32` is the one type of this dtype.
-    #[allow(unsafe_code)]
-    unsafe {
-        std::slice::from_raw_parts(s.as_ptr().cast(), s.len())
-    }
-}
-
-/// Like [`f32s`], to write.
-fn f32s_mut<T: Real>(s: &mut [T]) -> &mut [f32] {
-    assert_eq!(T::DTYPE, DType::F32);
-    // SAFETY: as above.
-    #[allow(unsafe_code)]
-    unsafe {
-        std::slice::from_raw_parts_mut(s.as_mut_ptr().cast(), s.len())
-    }
 }
 
 /// Fills `[batch, channels, plane]` with the bias, or zero.
