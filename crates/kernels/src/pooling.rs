@@ -9,7 +9,7 @@
 // Lanes are indexed on purpose: that is what gets vectorised.
 #![allow(clippy::needless_range_loop)]
 
-use crate::real::{Ptr, Real, RealsMut, f32s, f32s_mut, per_isa, reals, with_real};
+use crate::real::{Ptr, Real, RealsMut, Scratch, f32s, f32s_mut, per_isa, reals, with_real};
 use crate::sets::{self, LANES, TileKernel, Vector};
 use crate::{DType, Element, View, ViewMut, parallel, scratch};
 
@@ -264,14 +264,11 @@ struct Maxima<'a> {
 }
 
 impl Maxima<'_> {
-    /// Whether it takes this pooling: places in a plane, and taps of a window, are counted in 32 bits and in floats.
+    /// Whether it takes this pooling: places in a plane are counted in floats.
     fn serves(s: &PoolShape) -> bool {
-        let counted =
-            |n: &[usize; 3], most: usize| n.iter().try_fold(1usize, |a, &b| a.checked_mul(b)).is_some_and(|n| n < most);
-        matches!(s.stride[2], 1 | 2)
-            && counted(&s.kernel, 1 << 12)
-            && counted(&s.input, 1 << 30)
-            && s.dilation[2] < 1 << 16
+        let pixels = s.input.iter().try_fold(1usize, |a, &b| a.checked_mul(b));
+        let reach = s.kernel[2].saturating_mul(s.dilation[2]);
+        matches!(s.stride[2], 1 | 2) && pixels.is_some_and(|n| n < 1 << 23) && reach < 1 << 20
     }
 }
 
@@ -283,18 +280,24 @@ impl TileKernel for Maxima<'_> {
         let [_, height, width] = spans.input;
         let (plane, row, lines) = (spans.in_plane(), spans.axes[2].len(), spans.axes[1].len());
         let (step, apart, left) = (shape.stride[2], spans.step[2] as isize, shape.padding[2] as isize);
-        // Where each tap of a window is, from the first one of a window at the left end of the plane.
-        let mut places: Vec<i64> = Vec::with_capacity(shape.kernel.iter().product());
-        let (mut best, mut taps) = ([0.0; LANES], [0.0; LANES]);
+        // Of each output, where its window begins and where it would begin without padding: what a place is counted from.
+        let mut begin = Scratch::<f32>::new(2 * row.next_multiple_of(LANES));
+        let (begin, origin) = begin.split_at_mut(row.next_multiple_of(LANES));
+        for o in 0..begin.len() {
+            begin[o] = spans.axes[2][o.min(row - 1)].start as f32;
+            origin[o] = (o * step) as f32;
+        }
+        let (mut best, mut place) = ([0.0; LANES], [0.0; LANES]);
         for (line, (out, indices)) in out.chunks_exact_mut(row).zip(indices.chunks_exact_mut(row)).enumerate() {
             let (p, z, y) = (line / lines / spans.axes[0].len(), line / lines % spans.axes[0].len(), line % lines);
             let (x, z, y) = (&x[p * plane..][..plane], spans.axes[0][z], spans.axes[1][y]);
+            let first = V::splat(((z.start * height + y.start) * width) as f32);
             for o in (0..row).step_by(LANES) {
-                let lanes = LANES.min(row - o);
                 // Nothing is larger than what is not there, so windows need not be cut where the plane ends.
                 let lowest = V::splat(f32::NEG_INFINITY);
-                let (mut highest, mut at) = (lowest, V::splat(-1.0));
-                places.clear();
+                // SAFETY: they are a whole number of vectors.
+                let (begin, origin) = unsafe { (V::load(begin.as_ptr().add(o)), V::load(origin.as_ptr().add(o))) };
+                let mut found = (lowest, first.add(begin).sub(origin));
                 for iz in (z.start..z.end).step_by(spans.step[0]) {
                     for iy in (y.start..y.end).step_by(spans.step[1]) {
                         let line = ((iz * height + iy) * width) as isize;
@@ -316,24 +319,22 @@ impl TileKernel for Maxima<'_> {
                                     low.unzip(lowest.load_over(inside(next), near.wrapping_add(LANES)))[0]
                                 }
                             };
-                            (highest, at) = V::larger((highest, at), (v, V::splat(places.len() as f32)));
-                            places.push((line + k * apart - left) as i64);
+                            found = V::larger(found, (v, V::splat((line + k * apart - left) as f32)));
                         }
                     }
                 }
                 // SAFETY: both have sixteen elements.
                 unsafe {
-                    highest.store(best.as_mut_ptr());
-                    at.store(taps.as_mut_ptr());
+                    found.0.store(best.as_mut_ptr());
+                    found.1.add(origin).store(place.as_mut_ptr());
                 }
+                let mut places = [0; LANES];
+                for l in 0..LANES {
+                    places[l] = i64::from(place[l] as i32);
+                }
+                let lanes = LANES.min(row - o);
                 out[o..o + lanes].copy_from_slice(&best[..lanes]);
-                for l in 0..lanes {
-                    indices[o + l] = match places.get(taps[l] as usize).filter(|_| taps[l] >= 0.0) {
-                        Some(place) => place + ((o + l) * step) as i64,
-                        // Nothing was above negative infinity: the first place of the window.
-                        None => ((z.start * height + y.start) * width + spans.axes[2][o + l].start) as i64,
-                    };
-                }
+                indices[o..o + lanes].copy_from_slice(&places[..lanes]);
             }
         }
     }
