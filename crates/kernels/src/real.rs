@@ -109,6 +109,20 @@ pub(crate) fn alone() -> std::sync::MutexGuard<'static, ()> {
     LOCK.lock().unwrap_or_else(|e| e.into_inner())
 }
 
+/// The same values, known to be f32.
+pub(crate) fn f32s<T: Real>(s: &[T]) -> &[f32] {
+    assert_eq!(T::DTYPE, DType::F32);
+    // SAFETY: `f32` is the one type of this dtype.
+    unsafe { std::slice::from_raw_parts(s.as_ptr().cast(), s.len()) }
+}
+
+/// Like [`f32s`], to write.
+pub(crate) fn f32s_mut<T: Real>(s: &mut [T]) -> &mut [f32] {
+    assert_eq!(T::DTYPE, DType::F32);
+    // SAFETY: as above.
+    unsafe { std::slice::from_raw_parts_mut(s.as_mut_ptr().cast(), s.len()) }
+}
+
 /// A pointer that crosses threads; who makes one sees to it that the threads write disjoint elements.
 #[derive(Clone, Copy)]
 pub(crate) struct Ptr<T>(*mut T);
