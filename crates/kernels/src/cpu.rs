@@ -57,7 +57,7 @@ impl Isa {
             Isa::Portable => true,
             Isa::Simd128 => cfg!(all(target_arch = "wasm32", target_feature = "simd128")),
             Isa::Neon => cfg!(target_arch = "aarch64"),
-            #[cfg(target_arch = "x86_64")]
+            #[cfg(all(target_arch = "x86_64", feature = "avx2"))]
             Isa::Avx2 => crate::sets::avx2::available(),
             #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
             Isa::Avx512 => crate::sets::avx512::available(),

@@ -74,7 +74,7 @@ macro_rules! per_isa {
         $vis fn $name $(<T: $bound>)?($($arg: $ty),*) $(-> $result)? {
             #[inline(always)]
             fn body $(<T: $bound>)?($($arg: $ty),*) $(-> $result)? $body
-            #[cfg(target_arch = "x86_64")]
+            #[cfg(all(target_arch = "x86_64", feature = "avx2"))]
             {
                 $crate::sets::avx2::for_avx2! {
                     fn avx2 $(<T: $bound>)?($($arg: $ty),*) $(-> $result)? {

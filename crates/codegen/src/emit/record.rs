@@ -397,7 +397,7 @@ fn vmap(plans: &[Plan<'_>], k: usize, forms: &Forms<'_>) -> Result<Option<String
         Some(Vmap::Along(dims, None)) => format!("Along({})", list(dims)),
         Some(Vmap::Along(dims, Some(sizes))) => format!("Sized({sizes}, {})", list(dims)),
         Some(Vmap::Merge(ndim, sizes)) => format!("Merge({ndim}, {})", place(sizes)),
-        Some(Vmap::Rule(path)) => format!("Own(rules::{path})"),
+        Some(Vmap::Rule(path)) => format!("own(rules::{path})"),
         Some(Vmap::Random) => "Random".to_owned(),
         Some(Vmap::Refuse) => "Refuse".to_owned(),
         Some(Vmap::Loop) => "Loop".to_owned(),

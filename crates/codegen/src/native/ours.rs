@@ -140,6 +140,7 @@ const FIELDS: &[&str] = &[
     "decomposition",
     "training",
     "devices",
+    "feature",
     "doc",
     "example",
 ];

@@ -160,7 +160,7 @@ fn an_entry_that_is_not_clear_is_refused() {
         "",
         Kind::FieldUnknown,
         expect![[r#"
-            ops.yaml:4: unknown key `kernal`; known are func, shape, kernel, view, composite, direct, foreach, manual, differentiable, node, non_differentiable, inplace, in_place_kernel, in_place_term, complex, out, out_args, out_dtype, forms, tags, rust, method, variants, derivative, autocast, vmap, cost, decomposition, training, devices, doc, example (native/field_unknown)
+            ops.yaml:4: unknown key `kernal`; known are func, shape, kernel, view, composite, direct, foreach, manual, differentiable, node, non_differentiable, inplace, in_place_kernel, in_place_term, complex, out, out_args, out_dtype, forms, tags, rust, method, variants, derivative, autocast, vmap, cost, decomposition, training, devices, feature, doc, example (native/field_unknown)
               in scale(Tensor self, Tensor by) -> Tensor
         "#]],
     );
@@ -291,6 +291,15 @@ fn a_record_that_is_not_clear_is_refused() {
         ops.yaml:1: says nothing of its flag `train`: add `training: train`, or `training: fixed` (native/record_incomplete)
           in drop(Tensor self, bool train) -> Tensor
     "#]],
+    );
+    refused(
+        &format!("{SCALE}  tags: [pointwise]\n  feature: faster\n"),
+        "",
+        Kind::FieldValue,
+        expect![[r#"
+            ops.yaml:5: the field `feature` must be one of `decompositions`, `fft`, `special` (native/field_value)
+              in scale(Tensor self, Tensor by) -> Tensor
+        "#]],
     );
 }
 

@@ -191,6 +191,13 @@ pub(crate) fn apart<R: Returned>(word: u32, op: Op, args: &[Lent<'_>]) -> Result
     }?)
 }
 
+/// The error of what this build was made without.
+#[cold]
+#[inline(never)]
+pub(crate) fn left_out<R>(op: &'static str, feature: &'static str) -> Result<R> {
+    Err(Error::argument(op, format!("this build does not have it; build with the feature `{feature}`")))
+}
+
 /// The one tensor of a boxed call's results.
 pub(crate) fn one_tensor(outputs: Outputs) -> Result<Tensor> {
     Tensor::returned(outputs)

@@ -13,7 +13,7 @@
 //! Everything here is `#[inline(always)]`: only code that ends up inside an entry is compiled for the set.
 #![allow(unsafe_code)]
 
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", feature = "avx2"))]
 pub(crate) mod avx2;
 #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
 pub(crate) mod avx512;
@@ -54,7 +54,7 @@ pub(crate) fn rows<K: Kernel>(k: K) -> K::Out {
         #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
         Isa::Avx512 => unsafe { avx512::rows(k) },
         // SAFETY: as above.
-        #[cfg(target_arch = "x86_64")]
+        #[cfg(all(target_arch = "x86_64", feature = "avx2"))]
         Isa::Avx2 => unsafe { avx2::rows(k) },
         #[cfg(target_arch = "aarch64")]
         Isa::Neon => neon::rows(k),
@@ -73,7 +73,7 @@ pub(crate) unsafe fn tiles<K: TileKernel>(k: K) -> K::Out {
         match isa() {
             #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
             Isa::Avx512 => avx512::tiles(k),
-            #[cfg(target_arch = "x86_64")]
+            #[cfg(all(target_arch = "x86_64", feature = "avx2"))]
             Isa::Avx2 => avx2::tiles(k),
             #[cfg(target_arch = "aarch64")]
             Isa::Neon => neon::tiles(k),

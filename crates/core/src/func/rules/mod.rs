@@ -211,6 +211,13 @@ pub(crate) enum Rule {
     Loop,
 }
 
+impl Rule {
+    /// A rule of its own. A build without transforms has no code of it, and never asks.
+    pub(crate) const fn own(rule: fn(&Call<'_>) -> Result<Outs>) -> Rule {
+        if cfg!(feature = "transforms") { Rule::Own(rule) } else { Rule::Loop }
+    }
+}
+
 /// How an op comes through `vmap`, for `firebrand ops`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Batching {

@@ -3919,6 +3919,8 @@ impl Tensor {
     ///
     /// `aten::i0(Tensor self) -> Tensor`
     ///
+    /// Refuses in a build without the feature `special`.
+    ///
     /// # Panics
     /// If [`Tensor::try_i0`] returns an error.
     #[must_use]
@@ -3930,6 +3932,8 @@ impl Tensor {
     /// The modified Bessel function of the first kind, order zero.
     ///
     /// `aten::i0(Tensor self) -> Tensor`
+    ///
+    /// Refuses in a build without the feature `special`.
     #[inline]
     pub fn try_i0(&self) -> Result<Tensor> {
         ops::i0(self)
@@ -3937,6 +3941,8 @@ impl Tensor {
     /// The modified Bessel function of the first kind, order zero. In-place form.
     ///
     /// `aten::i0_(Tensor(a!) self) -> Tensor(a!)`
+    ///
+    /// Refuses in a build without the feature `special`.
     ///
     /// # Panics
     /// If [`Tensor::try_i0_`] returns an error.
@@ -3948,6 +3954,8 @@ impl Tensor {
     /// The modified Bessel function of the first kind, order zero. In-place form.
     ///
     /// `aten::i0_(Tensor(a!) self) -> Tensor(a!)`
+    ///
+    /// Refuses in a build without the feature `special`.
     #[inline]
     pub fn try_i0_(&self) -> Result<&Tensor> {
         ops::i0_(self)
@@ -3955,6 +3963,8 @@ impl Tensor {
     /// The regularized lower incomplete gamma function of order `self`.
     ///
     /// `aten::igamma(Tensor self, Tensor other) -> Tensor`
+    ///
+    /// Refuses in a build without the feature `special`.
     ///
     /// # Panics
     /// If [`Tensor::try_igamma`] returns an error.
@@ -3967,6 +3977,8 @@ impl Tensor {
     /// The regularized lower incomplete gamma function of order `self`.
     ///
     /// `aten::igamma(Tensor self, Tensor other) -> Tensor`
+    ///
+    /// Refuses in a build without the feature `special`.
     #[inline]
     pub fn try_igamma(&self, other: &Tensor) -> Result<Tensor> {
         ops::igamma(self, other)
@@ -3974,6 +3986,8 @@ impl Tensor {
     /// The regularized lower incomplete gamma function of order `self`. In-place form.
     ///
     /// `aten::igamma_(Tensor(a!) self, Tensor other) -> Tensor(a!)`
+    ///
+    /// Refuses in a build without the feature `special`.
     ///
     /// # Panics
     /// If [`Tensor::try_igamma_`] returns an error.
@@ -3985,6 +3999,8 @@ impl Tensor {
     /// The regularized lower incomplete gamma function of order `self`. In-place form.
     ///
     /// `aten::igamma_(Tensor(a!) self, Tensor other) -> Tensor(a!)`
+    ///
+    /// Refuses in a build without the feature `special`.
     #[inline]
     pub fn try_igamma_(&self, other: &Tensor) -> Result<&Tensor> {
         ops::igamma_(self, other)
@@ -3992,6 +4008,8 @@ impl Tensor {
     /// The regularized upper incomplete gamma function of order `self`.
     ///
     /// `aten::igammac(Tensor self, Tensor other) -> Tensor`
+    ///
+    /// Refuses in a build without the feature `special`.
     ///
     /// # Panics
     /// If [`Tensor::try_igammac`] returns an error.
@@ -4004,6 +4022,8 @@ impl Tensor {
     /// The regularized upper incomplete gamma function of order `self`.
     ///
     /// `aten::igammac(Tensor self, Tensor other) -> Tensor`
+    ///
+    /// Refuses in a build without the feature `special`.
     #[inline]
     pub fn try_igammac(&self, other: &Tensor) -> Result<Tensor> {
         ops::igammac(self, other)
@@ -4011,6 +4031,8 @@ impl Tensor {
     /// The regularized upper incomplete gamma function of order `self`. In-place form.
     ///
     /// `aten::igammac_(Tensor(a!) self, Tensor other) -> Tensor(a!)`
+    ///
+    /// Refuses in a build without the feature `special`.
     ///
     /// # Panics
     /// If [`Tensor::try_igammac_`] returns an error.
@@ -4022,6 +4044,8 @@ impl Tensor {
     /// The regularized upper incomplete gamma function of order `self`. In-place form.
     ///
     /// `aten::igammac_(Tensor(a!) self, Tensor other) -> Tensor(a!)`
+    ///
+    /// Refuses in a build without the feature `special`.
     #[inline]
     pub fn try_igammac_(&self, other: &Tensor) -> Result<&Tensor> {
         ops::igammac_(self, other)
@@ -8653,6 +8677,8 @@ impl Tensor {
     }
     /// `aten::_fft_c2c(Tensor self, SymInt[] dim, int normalization, bool forward) -> Tensor`
     ///
+    /// Refuses in a build without the feature `fft`.
+    ///
     /// # Panics
     /// If [`Tensor::try_fft_c2c`] returns an error.
     #[must_use]
@@ -8667,6 +8693,8 @@ impl Tensor {
         expect_ok(self.try_fft_c2c(dim, normalization, forward))
     }
     /// `aten::_fft_c2c(Tensor self, SymInt[] dim, int normalization, bool forward) -> Tensor`
+    ///
+    /// Refuses in a build without the feature `fft`.
     #[inline]
     pub fn try_fft_c2c(
         &self,
@@ -8677,6 +8705,8 @@ impl Tensor {
         ops::fft_c2c(self, &dim.into_sizes(), normalization, forward)
     }
     /// `aten::_fft_r2c(Tensor self, int[] dim, int normalization, bool onesided) -> Tensor`
+    ///
+    /// Refuses in a build without the feature `fft`.
     ///
     /// # Panics
     /// If [`Tensor::try_fft_r2c`] returns an error.
@@ -8692,6 +8722,8 @@ impl Tensor {
         expect_ok(self.try_fft_r2c(dim, normalization, onesided))
     }
     /// `aten::_fft_r2c(Tensor self, int[] dim, int normalization, bool onesided) -> Tensor`
+    ///
+    /// Refuses in a build without the feature `fft`.
     #[inline]
     pub fn try_fft_r2c(
         &self,
@@ -8702,6 +8734,8 @@ impl Tensor {
         ops::fft_r2c(self, &dim.into_dims(), normalization, onesided)
     }
     /// `aten::_fft_c2r(Tensor self, int[] dim, int normalization, SymInt last_dim_size) -> Tensor`
+    ///
+    /// Refuses in a build without the feature `fft`.
     ///
     /// # Panics
     /// If [`Tensor::try_fft_c2r`] returns an error.
@@ -8717,6 +8751,8 @@ impl Tensor {
         expect_ok(self.try_fft_c2r(dim, normalization, last_dim_size))
     }
     /// `aten::_fft_c2r(Tensor self, int[] dim, int normalization, SymInt last_dim_size) -> Tensor`
+    ///
+    /// Refuses in a build without the feature `fft`.
     #[inline]
     pub fn try_fft_c2r(
         &self,
@@ -8729,6 +8765,8 @@ impl Tensor {
     /// The short-time Fourier transform of a signal, in frames of `n_fft` samples that are `hop_length` apart, each times `window`.
     ///
     /// `aten::stft(Tensor self, int n_fft, int? hop_length=None, int? win_length=None, Tensor? window=None, bool normalized=False, bool? onesided=None, bool? return_complex=None, bool? align_to_window=None) -> Tensor`
+    ///
+    /// Refuses in a build without the feature `fft`.
     ///
     /// # Panics
     /// If [`Tensor::try_stft`] returns an error.
@@ -8763,6 +8801,8 @@ impl Tensor {
     /// The short-time Fourier transform of a signal, in frames of `n_fft` samples that are `hop_length` apart, each times `window`.
     ///
     /// `aten::stft(Tensor self, int n_fft, int? hop_length=None, int? win_length=None, Tensor? window=None, bool normalized=False, bool? onesided=None, bool? return_complex=None, bool? align_to_window=None) -> Tensor`
+    ///
+    /// Refuses in a build without the feature `fft`.
     #[inline]
     pub fn try_stft(
         &self,
@@ -8790,6 +8830,8 @@ impl Tensor {
     /// The short-time Fourier transform of a signal that is padded so that frames are centered.
     ///
     /// `aten::stft.center(Tensor self, int n_fft, int? hop_length=None, int? win_length=None, Tensor? window=None, bool center=True, str pad_mode="reflect", bool normalized=False, bool? onesided=None, bool? return_complex=None, bool? align_to_window=None) -> Tensor`
+    ///
+    /// Refuses in a build without the feature `fft`.
     ///
     /// # Panics
     /// If [`Tensor::try_stft_center`] returns an error.
@@ -8828,6 +8870,8 @@ impl Tensor {
     /// The short-time Fourier transform of a signal that is padded so that frames are centered.
     ///
     /// `aten::stft.center(Tensor self, int n_fft, int? hop_length=None, int? win_length=None, Tensor? window=None, bool center=True, str pad_mode="reflect", bool normalized=False, bool? onesided=None, bool? return_complex=None, bool? align_to_window=None) -> Tensor`
+    ///
+    /// Refuses in a build without the feature `fft`.
     #[inline]
     pub fn try_stft_center(
         &self,
@@ -8859,6 +8903,8 @@ impl Tensor {
     /// The inverse of the short-time Fourier transform, by overlapping and adding.
     ///
     /// `aten::istft(Tensor self, int n_fft, int? hop_length=None, int? win_length=None, Tensor? window=None, bool center=True, bool normalized=False, bool? onesided=None, int? length=None, bool return_complex=False) -> Tensor`
+    ///
+    /// Refuses in a build without the feature `fft`.
     ///
     /// # Panics
     /// If [`Tensor::try_istft`] returns an error.
@@ -8895,6 +8941,8 @@ impl Tensor {
     /// The inverse of the short-time Fourier transform, by overlapping and adding.
     ///
     /// `aten::istft(Tensor self, int n_fft, int? hop_length=None, int? win_length=None, Tensor? window=None, bool center=True, bool normalized=False, bool? onesided=None, int? length=None, bool return_complex=False) -> Tensor`
+    ///
+    /// Refuses in a build without the feature `fft`.
     #[inline]
     pub fn try_istft(
         &self,
@@ -8925,6 +8973,8 @@ impl Tensor {
     ///
     /// `aten::inverse(Tensor self) -> Tensor`
     ///
+    /// Refuses in a build without the feature `decompositions`.
+    ///
     /// # Panics
     /// If [`Tensor::try_inverse`] returns an error.
     #[must_use]
@@ -8936,6 +8986,8 @@ impl Tensor {
     /// Alias of `linalg_inv`.
     ///
     /// `aten::inverse(Tensor self) -> Tensor`
+    ///
+    /// Refuses in a build without the feature `decompositions`.
     #[inline]
     pub fn try_inverse(&self) -> Result<Tensor> {
         ops::inverse(self)
@@ -8943,6 +8995,8 @@ impl Tensor {
     /// Alias of `linalg_det`.
     ///
     /// `aten::det(Tensor self) -> Tensor`
+    ///
+    /// Refuses in a build without the feature `decompositions`.
     ///
     /// # Panics
     /// If [`Tensor::try_det`] returns an error.
@@ -8955,6 +9009,8 @@ impl Tensor {
     /// Alias of `linalg_det`.
     ///
     /// `aten::det(Tensor self) -> Tensor`
+    ///
+    /// Refuses in a build without the feature `decompositions`.
     #[inline]
     pub fn try_det(&self) -> Result<Tensor> {
         ops::det(self)
@@ -8962,6 +9018,8 @@ impl Tensor {
     /// Alias of `linalg_slogdet`.
     ///
     /// `aten::slogdet(Tensor self) -> (Tensor sign, Tensor logabsdet)`
+    ///
+    /// Refuses in a build without the feature `decompositions`.
     ///
     /// # Panics
     /// If [`Tensor::try_slogdet`] returns an error.
@@ -8974,6 +9032,8 @@ impl Tensor {
     /// Alias of `linalg_slogdet`.
     ///
     /// `aten::slogdet(Tensor self) -> (Tensor sign, Tensor logabsdet)`
+    ///
+    /// Refuses in a build without the feature `decompositions`.
     #[inline]
     pub fn try_slogdet(&self) -> Result<(Tensor, Tensor)> {
         ops::slogdet(self)
@@ -8981,6 +9041,8 @@ impl Tensor {
     /// The logarithm of the determinant; NaN if that is negative.
     ///
     /// `aten::logdet(Tensor self) -> Tensor`
+    ///
+    /// Refuses in a build without the feature `decompositions`.
     ///
     /// # Panics
     /// If [`Tensor::try_logdet`] returns an error.
@@ -8993,6 +9055,8 @@ impl Tensor {
     /// The logarithm of the determinant; NaN if that is negative.
     ///
     /// `aten::logdet(Tensor self) -> Tensor`
+    ///
+    /// Refuses in a build without the feature `decompositions`.
     #[inline]
     pub fn try_logdet(&self) -> Result<Tensor> {
         ops::logdet(self)
@@ -9000,6 +9064,8 @@ impl Tensor {
     /// The Cholesky factor, and for each matrix 0 or the order of the leading minor that is not positive.
     ///
     /// `aten::linalg_cholesky_ex(Tensor self, *, bool upper=False, bool check_errors=False) -> (Tensor L, Tensor info)`
+    ///
+    /// Refuses in a build without the feature `decompositions`.
     ///
     /// # Panics
     /// If [`Tensor::try_linalg_cholesky_ex`] returns an error.
@@ -9012,6 +9078,8 @@ impl Tensor {
     /// The Cholesky factor, and for each matrix 0 or the order of the leading minor that is not positive.
     ///
     /// `aten::linalg_cholesky_ex(Tensor self, *, bool upper=False, bool check_errors=False) -> (Tensor L, Tensor info)`
+    ///
+    /// Refuses in a build without the feature `decompositions`.
     #[inline]
     pub fn try_linalg_cholesky_ex(&self) -> Result<(Tensor, Tensor)> {
         ops::linalg_cholesky_ex(self, false, false)
@@ -9019,6 +9087,8 @@ impl Tensor {
     /// The lower triangular `L` with `L @ L.mH()` equal to a positive definite matrix, or the upper one. A matrix that is not positive definite is an error.
     ///
     /// `aten::linalg_cholesky(Tensor self, *, bool upper=False) -> Tensor`
+    ///
+    /// Refuses in a build without the feature `decompositions`.
     ///
     /// # Panics
     /// If [`Tensor::try_linalg_cholesky`] returns an error.
@@ -9031,6 +9101,8 @@ impl Tensor {
     /// The lower triangular `L` with `L @ L.mH()` equal to a positive definite matrix, or the upper one. A matrix that is not positive definite is an error.
     ///
     /// `aten::linalg_cholesky(Tensor self, *, bool upper=False) -> Tensor`
+    ///
+    /// Refuses in a build without the feature `decompositions`.
     #[inline]
     pub fn try_linalg_cholesky(&self) -> Result<Tensor> {
         ops::linalg_cholesky(self, false)
@@ -9038,6 +9110,8 @@ impl Tensor {
     /// Solves `A X = self` given the Cholesky factor `input2` of `A`.
     ///
     /// `aten::cholesky_solve(Tensor self, Tensor input2, bool upper=False) -> Tensor`
+    ///
+    /// Refuses in a build without the feature `decompositions`.
     ///
     /// # Panics
     /// If [`Tensor::try_cholesky_solve`] returns an error.
@@ -9050,6 +9124,8 @@ impl Tensor {
     /// Solves `A X = self` given the Cholesky factor `input2` of `A`.
     ///
     /// `aten::cholesky_solve(Tensor self, Tensor input2, bool upper=False) -> Tensor`
+    ///
+    /// Refuses in a build without the feature `decompositions`.
     #[inline]
     pub fn try_cholesky_solve(&self, input2: &Tensor, upper: bool) -> Result<Tensor> {
         ops::cholesky_solve(self, input2, upper)
@@ -9057,6 +9133,8 @@ impl Tensor {
     /// The inverse of a matrix given its Cholesky factor.
     ///
     /// `aten::cholesky_inverse(Tensor self, bool upper=False) -> Tensor`
+    ///
+    /// Refuses in a build without the feature `decompositions`.
     ///
     /// # Panics
     /// If [`Tensor::try_cholesky_inverse`] returns an error.
@@ -9069,6 +9147,8 @@ impl Tensor {
     /// The inverse of a matrix given its Cholesky factor.
     ///
     /// `aten::cholesky_inverse(Tensor self, bool upper=False) -> Tensor`
+    ///
+    /// Refuses in a build without the feature `decompositions`.
     #[inline]
     pub fn try_cholesky_inverse(&self, upper: bool) -> Result<Tensor> {
         ops::cholesky_inverse(self, upper)
@@ -9076,6 +9156,8 @@ impl Tensor {
     /// Solves `A X = self` for a triangular `A`. Returns `X` and a copy of `A`.
     ///
     /// `aten::triangular_solve(Tensor self, Tensor A, bool upper=True, bool transpose=False, bool unitriangular=False) -> (Tensor solution, Tensor cloned_coefficient)`
+    ///
+    /// Refuses in a build without the feature `decompositions`.
     ///
     /// # Panics
     /// If [`Tensor::try_triangular_solve`] returns an error.
@@ -9094,6 +9176,8 @@ impl Tensor {
     /// Solves `A X = self` for a triangular `A`. Returns `X` and a copy of `A`.
     ///
     /// `aten::triangular_solve(Tensor self, Tensor A, bool upper=True, bool transpose=False, bool unitriangular=False) -> (Tensor solution, Tensor cloned_coefficient)`
+    ///
+    /// Refuses in a build without the feature `decompositions`.
     #[inline]
     pub fn try_triangular_solve(
         &self,
@@ -9108,6 +9192,8 @@ impl Tensor {
     ///
     /// `aten::svd(Tensor self, bool some=True, bool compute_uv=True) -> (Tensor U, Tensor S, Tensor V)`
     ///
+    /// Refuses in a build without the feature `decompositions`.
+    ///
     /// # Panics
     /// If [`Tensor::try_svd`] returns an error.
     #[must_use]
@@ -9119,6 +9205,8 @@ impl Tensor {
     /// The singular value decomposition `U S Vᵀ`; `some` leaves out columns that belong to no singular value.
     ///
     /// `aten::svd(Tensor self, bool some=True, bool compute_uv=True) -> (Tensor U, Tensor S, Tensor V)`
+    ///
+    /// Refuses in a build without the feature `decompositions`.
     #[inline]
     pub fn try_svd(
         &self,
@@ -9169,6 +9257,8 @@ impl Tensor {
     ///
     /// `aten::linalg_eigh(Tensor self, str UPLO="L") -> (Tensor eigenvalues, Tensor eigenvectors)`
     ///
+    /// Refuses in a build without the feature `decompositions`.
+    ///
     /// # Panics
     /// If [`Tensor::try_linalg_eigh`] returns an error.
     #[must_use]
@@ -9180,6 +9270,8 @@ impl Tensor {
     /// The eigenvalues, in ascending order, and eigenvectors, as columns, of symmetric or Hermitian matrices. `UPLO` names the triangle that is read.
     ///
     /// `aten::linalg_eigh(Tensor self, str UPLO="L") -> (Tensor eigenvalues, Tensor eigenvectors)`
+    ///
+    /// Refuses in a build without the feature `decompositions`.
     #[inline]
     pub fn try_linalg_eigh(&self, UPLO: &str) -> Result<(Tensor, Tensor)> {
         ops::linalg_eigh(self, UPLO)
@@ -9187,6 +9279,8 @@ impl Tensor {
     /// The eigenvalues of symmetric or Hermitian matrices, in ascending order.
     ///
     /// `aten::linalg_eigvalsh(Tensor self, str UPLO="L") -> Tensor`
+    ///
+    /// Refuses in a build without the feature `decompositions`.
     ///
     /// # Panics
     /// If [`Tensor::try_linalg_eigvalsh`] returns an error.
@@ -9199,6 +9293,8 @@ impl Tensor {
     /// The eigenvalues of symmetric or Hermitian matrices, in ascending order.
     ///
     /// `aten::linalg_eigvalsh(Tensor self, str UPLO="L") -> Tensor`
+    ///
+    /// Refuses in a build without the feature `decompositions`.
     #[inline]
     pub fn try_linalg_eigvalsh(&self, UPLO: &str) -> Result<Tensor> {
         ops::linalg_eigvalsh(self, UPLO)
@@ -9206,6 +9302,8 @@ impl Tensor {
     /// Solves `self X = B` for a triangular `self`. With `unitriangular`, its diagonal is taken to be ones.
     ///
     /// `aten::linalg_solve_triangular(Tensor self, Tensor B, *, bool upper, bool left=True, bool unitriangular=False) -> Tensor`
+    ///
+    /// Refuses in a build without the feature `decompositions`.
     ///
     /// # Panics
     /// If [`Tensor::try_linalg_solve_triangular`] returns an error.
@@ -9218,6 +9316,8 @@ impl Tensor {
     /// Solves `self X = B` for a triangular `self`. With `unitriangular`, its diagonal is taken to be ones.
     ///
     /// `aten::linalg_solve_triangular(Tensor self, Tensor B, *, bool upper, bool left=True, bool unitriangular=False) -> Tensor`
+    ///
+    /// Refuses in a build without the feature `decompositions`.
     #[inline]
     pub fn try_linalg_solve_triangular(
         &self,
@@ -9394,6 +9494,8 @@ impl Tensor {
     }
     /// `aten::_lu_with_info(Tensor self, bool pivot=True, bool check_errors=True) -> (Tensor LU, Tensor pivots, Tensor info)`
     ///
+    /// Refuses in a build without the feature `decompositions`.
+    ///
     /// # Panics
     /// If [`Tensor::_try_lu_with_info`] returns an error.
     #[must_use]
@@ -9407,6 +9509,8 @@ impl Tensor {
         expect_ok(self._try_lu_with_info(pivot, check_errors))
     }
     /// `aten::_lu_with_info(Tensor self, bool pivot=True, bool check_errors=True) -> (Tensor LU, Tensor pivots, Tensor info)`
+    ///
+    /// Refuses in a build without the feature `decompositions`.
     #[inline]
     pub fn _try_lu_with_info(
         &self,
@@ -9417,6 +9521,8 @@ impl Tensor {
     }
     /// `aten::lu_solve(Tensor self, Tensor LU_data, Tensor LU_pivots) -> Tensor`
     ///
+    /// Refuses in a build without the feature `decompositions`.
+    ///
     /// # Panics
     /// If [`Tensor::try_lu_solve`] returns an error.
     #[must_use]
@@ -9426,11 +9532,15 @@ impl Tensor {
         expect_ok(self.try_lu_solve(LU_data, LU_pivots))
     }
     /// `aten::lu_solve(Tensor self, Tensor LU_data, Tensor LU_pivots) -> Tensor`
+    ///
+    /// Refuses in a build without the feature `decompositions`.
     #[inline]
     pub fn try_lu_solve(&self, LU_data: &Tensor, LU_pivots: &Tensor) -> Result<Tensor> {
         ops::lu_solve(self, LU_data, LU_pivots)
     }
     /// `aten::linalg_ldl_factor_ex(Tensor self, *, bool hermitian=False, bool check_errors=False) -> (Tensor LD, Tensor pivots, Tensor info)`
+    ///
+    /// Refuses in a build without the feature `decompositions`.
     ///
     /// # Panics
     /// If [`Tensor::try_linalg_ldl_factor_ex`] returns an error.
@@ -9441,11 +9551,15 @@ impl Tensor {
         expect_ok(self.try_linalg_ldl_factor_ex())
     }
     /// `aten::linalg_ldl_factor_ex(Tensor self, *, bool hermitian=False, bool check_errors=False) -> (Tensor LD, Tensor pivots, Tensor info)`
+    ///
+    /// Refuses in a build without the feature `decompositions`.
     #[inline]
     pub fn try_linalg_ldl_factor_ex(&self) -> Result<(Tensor, Tensor, Tensor)> {
         ops::linalg_ldl_factor_ex(self, false, false)
     }
     /// `aten::linalg_ldl_factor(Tensor self, *, bool hermitian=False) -> (Tensor LD, Tensor pivots)`
+    ///
+    /// Refuses in a build without the feature `decompositions`.
     ///
     /// # Panics
     /// If [`Tensor::try_linalg_ldl_factor`] returns an error.
@@ -9456,11 +9570,15 @@ impl Tensor {
         expect_ok(self.try_linalg_ldl_factor())
     }
     /// `aten::linalg_ldl_factor(Tensor self, *, bool hermitian=False) -> (Tensor LD, Tensor pivots)`
+    ///
+    /// Refuses in a build without the feature `decompositions`.
     #[inline]
     pub fn try_linalg_ldl_factor(&self) -> Result<(Tensor, Tensor)> {
         ops::linalg_ldl_factor(self, false)
     }
     /// `aten::linalg_eig(Tensor self) -> (Tensor eigenvalues, Tensor eigenvectors)`
+    ///
+    /// Refuses in a build without the feature `decompositions`.
     ///
     /// # Panics
     /// If [`Tensor::try_linalg_eig`] returns an error.
@@ -9471,11 +9589,15 @@ impl Tensor {
         expect_ok(self.try_linalg_eig())
     }
     /// `aten::linalg_eig(Tensor self) -> (Tensor eigenvalues, Tensor eigenvectors)`
+    ///
+    /// Refuses in a build without the feature `decompositions`.
     #[inline]
     pub fn try_linalg_eig(&self) -> Result<(Tensor, Tensor)> {
         ops::linalg_eig(self)
     }
     /// `aten::_linalg_eigvals(Tensor self) -> Tensor`
+    ///
+    /// Refuses in a build without the feature `decompositions`.
     ///
     /// # Panics
     /// If [`Tensor::_try_linalg_eigvals`] returns an error.
@@ -9486,11 +9608,15 @@ impl Tensor {
         expect_ok(self._try_linalg_eigvals())
     }
     /// `aten::_linalg_eigvals(Tensor self) -> Tensor`
+    ///
+    /// Refuses in a build without the feature `decompositions`.
     #[inline]
     pub fn _try_linalg_eigvals(&self) -> Result<Tensor> {
         ops::_linalg_eigvals(self)
     }
     /// `aten::linalg_eigvals(Tensor self) -> Tensor`
+    ///
+    /// Refuses in a build without the feature `decompositions`.
     ///
     /// # Panics
     /// If [`Tensor::try_linalg_eigvals`] returns an error.
@@ -9501,11 +9627,15 @@ impl Tensor {
         expect_ok(self.try_linalg_eigvals())
     }
     /// `aten::linalg_eigvals(Tensor self) -> Tensor`
+    ///
+    /// Refuses in a build without the feature `decompositions`.
     #[inline]
     pub fn try_linalg_eigvals(&self) -> Result<Tensor> {
         ops::linalg_eigvals(self)
     }
     /// `aten::linalg_matrix_exp(Tensor self) -> Tensor`
+    ///
+    /// Refuses in a build without the feature `decompositions`.
     ///
     /// # Panics
     /// If [`Tensor::try_linalg_matrix_exp`] returns an error.
@@ -9516,11 +9646,15 @@ impl Tensor {
         expect_ok(self.try_linalg_matrix_exp())
     }
     /// `aten::linalg_matrix_exp(Tensor self) -> Tensor`
+    ///
+    /// Refuses in a build without the feature `decompositions`.
     #[inline]
     pub fn try_linalg_matrix_exp(&self) -> Result<Tensor> {
         ops::linalg_matrix_exp(self)
     }
     /// `aten::matrix_exp(Tensor self) -> Tensor`
+    ///
+    /// Refuses in a build without the feature `decompositions`.
     ///
     /// # Panics
     /// If [`Tensor::try_matrix_exp`] returns an error.
@@ -9531,11 +9665,15 @@ impl Tensor {
         expect_ok(self.try_matrix_exp())
     }
     /// `aten::matrix_exp(Tensor self) -> Tensor`
+    ///
+    /// Refuses in a build without the feature `decompositions`.
     #[inline]
     pub fn try_matrix_exp(&self) -> Result<Tensor> {
         ops::matrix_exp(self)
     }
     /// `aten::geqrf(Tensor self) -> (Tensor a, Tensor tau)`
+    ///
+    /// Refuses in a build without the feature `decompositions`.
     ///
     /// # Panics
     /// If [`Tensor::try_geqrf`] returns an error.
@@ -9546,11 +9684,15 @@ impl Tensor {
         expect_ok(self.try_geqrf())
     }
     /// `aten::geqrf(Tensor self) -> (Tensor a, Tensor tau)`
+    ///
+    /// Refuses in a build without the feature `decompositions`.
     #[inline]
     pub fn try_geqrf(&self) -> Result<(Tensor, Tensor)> {
         ops::geqrf(self)
     }
     /// `aten::orgqr(Tensor self, Tensor input2) -> Tensor`
+    ///
+    /// Refuses in a build without the feature `decompositions`.
     ///
     /// # Panics
     /// If [`Tensor::try_orgqr`] returns an error.
@@ -9561,11 +9703,15 @@ impl Tensor {
         expect_ok(self.try_orgqr(input2))
     }
     /// `aten::orgqr(Tensor self, Tensor input2) -> Tensor`
+    ///
+    /// Refuses in a build without the feature `decompositions`.
     #[inline]
     pub fn try_orgqr(&self, input2: &Tensor) -> Result<Tensor> {
         ops::orgqr(self, input2)
     }
     /// `aten::ormqr(Tensor self, Tensor input2, Tensor input3, bool left=True, bool transpose=False) -> Tensor`
+    ///
+    /// Refuses in a build without the feature `decompositions`.
     ///
     /// # Panics
     /// If [`Tensor::try_ormqr`] returns an error.
@@ -9582,6 +9728,8 @@ impl Tensor {
         expect_ok(self.try_ormqr(input2, input3, left, transpose))
     }
     /// `aten::ormqr(Tensor self, Tensor input2, Tensor input3, bool left=True, bool transpose=False) -> Tensor`
+    ///
+    /// Refuses in a build without the feature `decompositions`.
     #[inline]
     pub fn try_ormqr(
         &self,
@@ -9593,6 +9741,8 @@ impl Tensor {
         ops::ormqr(self, input2, input3, left, transpose)
     }
     /// `aten::linalg_lstsq(Tensor self, Tensor b, float? rcond=None, *, str? driver=None) -> (Tensor solution, Tensor residuals, Tensor rank, Tensor singular_values)`
+    ///
+    /// Refuses in a build without the feature `decompositions`.
     ///
     /// # Panics
     /// If [`Tensor::try_linalg_lstsq`] returns an error.
@@ -9607,6 +9757,8 @@ impl Tensor {
         expect_ok(self.try_linalg_lstsq(b, rcond))
     }
     /// `aten::linalg_lstsq(Tensor self, Tensor b, float? rcond=None, *, str? driver=None) -> (Tensor solution, Tensor residuals, Tensor rank, Tensor singular_values)`
+    ///
+    /// Refuses in a build without the feature `decompositions`.
     #[inline]
     pub fn try_linalg_lstsq(
         &self,
@@ -9617,6 +9769,8 @@ impl Tensor {
     }
     /// `aten::linalg_pinv.atol_rtol_tensor(Tensor self, *, Tensor? atol=None, Tensor? rtol=None, bool hermitian=False) -> Tensor`
     ///
+    /// Refuses in a build without the feature `decompositions`.
+    ///
     /// # Panics
     /// If [`Tensor::try_linalg_pinv_atol_rtol_tensor`] returns an error.
     #[must_use]
@@ -9626,11 +9780,15 @@ impl Tensor {
         expect_ok(self.try_linalg_pinv_atol_rtol_tensor())
     }
     /// `aten::linalg_pinv.atol_rtol_tensor(Tensor self, *, Tensor? atol=None, Tensor? rtol=None, bool hermitian=False) -> Tensor`
+    ///
+    /// Refuses in a build without the feature `decompositions`.
     #[inline]
     pub fn try_linalg_pinv_atol_rtol_tensor(&self) -> Result<Tensor> {
         ops::linalg_pinv_atol_rtol_tensor(self, None, None, false)
     }
     /// `aten::linalg_pinv.atol_rtol_float(Tensor self, *, float? atol=None, float? rtol=None, bool hermitian=False) -> Tensor`
+    ///
+    /// Refuses in a build without the feature `decompositions`.
     ///
     /// # Panics
     /// If [`Tensor::try_linalg_pinv_atol_rtol_float`] returns an error.
@@ -9641,11 +9799,15 @@ impl Tensor {
         expect_ok(self.try_linalg_pinv_atol_rtol_float())
     }
     /// `aten::linalg_pinv.atol_rtol_float(Tensor self, *, float? atol=None, float? rtol=None, bool hermitian=False) -> Tensor`
+    ///
+    /// Refuses in a build without the feature `decompositions`.
     #[inline]
     pub fn try_linalg_pinv_atol_rtol_float(&self) -> Result<Tensor> {
         ops::linalg_pinv_atol_rtol_float(self, None, None, false)
     }
     /// `aten::linalg_pinv(Tensor self, float rcond, bool hermitian=False) -> Tensor`
+    ///
+    /// Refuses in a build without the feature `decompositions`.
     ///
     /// # Panics
     /// If [`Tensor::try_linalg_pinv`] returns an error.
@@ -9656,11 +9818,15 @@ impl Tensor {
         expect_ok(self.try_linalg_pinv(rcond, hermitian))
     }
     /// `aten::linalg_pinv(Tensor self, float rcond, bool hermitian=False) -> Tensor`
+    ///
+    /// Refuses in a build without the feature `decompositions`.
     #[inline]
     pub fn try_linalg_pinv(&self, rcond: f64, hermitian: bool) -> Result<Tensor> {
         ops::linalg_pinv(self, rcond, hermitian)
     }
     /// `aten::linalg_pinv.rcond_tensor(Tensor self, Tensor rcond, bool hermitian=False) -> Tensor`
+    ///
+    /// Refuses in a build without the feature `decompositions`.
     ///
     /// # Panics
     /// If [`Tensor::try_linalg_pinv_rcond_tensor`] returns an error.
@@ -9671,6 +9837,8 @@ impl Tensor {
         expect_ok(self.try_linalg_pinv_rcond_tensor(rcond, hermitian))
     }
     /// `aten::linalg_pinv.rcond_tensor(Tensor self, Tensor rcond, bool hermitian=False) -> Tensor`
+    ///
+    /// Refuses in a build without the feature `decompositions`.
     #[inline]
     pub fn try_linalg_pinv_rcond_tensor(
         &self,
@@ -9681,6 +9849,8 @@ impl Tensor {
     }
     /// `aten::pinverse(Tensor self, float rcond=1.0000000000000001e-15) -> Tensor`
     ///
+    /// Refuses in a build without the feature `decompositions`.
+    ///
     /// # Panics
     /// If [`Tensor::try_pinverse`] returns an error.
     #[must_use]
@@ -9690,11 +9860,15 @@ impl Tensor {
         expect_ok(self.try_pinverse(rcond))
     }
     /// `aten::pinverse(Tensor self, float rcond=1.0000000000000001e-15) -> Tensor`
+    ///
+    /// Refuses in a build without the feature `decompositions`.
     #[inline]
     pub fn try_pinverse(&self, rcond: f64) -> Result<Tensor> {
         ops::pinverse(self, rcond)
     }
     /// `aten::linalg_matrix_rank.atol_rtol_float(Tensor self, *, float? atol=None, float? rtol=None, bool hermitian=False) -> Tensor`
+    ///
+    /// Refuses in a build without the feature `decompositions`.
     ///
     /// # Panics
     /// If [`Tensor::try_linalg_matrix_rank_atol_rtol_float`] returns an error.
@@ -9705,11 +9879,15 @@ impl Tensor {
         expect_ok(self.try_linalg_matrix_rank_atol_rtol_float())
     }
     /// `aten::linalg_matrix_rank.atol_rtol_float(Tensor self, *, float? atol=None, float? rtol=None, bool hermitian=False) -> Tensor`
+    ///
+    /// Refuses in a build without the feature `decompositions`.
     #[inline]
     pub fn try_linalg_matrix_rank_atol_rtol_float(&self) -> Result<Tensor> {
         ops::linalg_matrix_rank_atol_rtol_float(self, None, None, false)
     }
     /// `aten::linalg_matrix_rank(Tensor self, float tol, bool hermitian=False) -> Tensor`
+    ///
+    /// Refuses in a build without the feature `decompositions`.
     ///
     /// # Panics
     /// If [`Tensor::try_linalg_matrix_rank`] returns an error.
@@ -9720,11 +9898,15 @@ impl Tensor {
         expect_ok(self.try_linalg_matrix_rank(tol, hermitian))
     }
     /// `aten::linalg_matrix_rank(Tensor self, float tol, bool hermitian=False) -> Tensor`
+    ///
+    /// Refuses in a build without the feature `decompositions`.
     #[inline]
     pub fn try_linalg_matrix_rank(&self, tol: f64, hermitian: bool) -> Result<Tensor> {
         ops::linalg_matrix_rank(self, tol, hermitian)
     }
     /// `aten::linalg_cond(Tensor self, Scalar? p=None) -> Tensor`
+    ///
+    /// Refuses in a build without the feature `decompositions`.
     ///
     /// # Panics
     /// If [`Tensor::try_linalg_cond`] returns an error.
@@ -9735,11 +9917,15 @@ impl Tensor {
         expect_ok(self.try_linalg_cond(p))
     }
     /// `aten::linalg_cond(Tensor self, Scalar? p=None) -> Tensor`
+    ///
+    /// Refuses in a build without the feature `decompositions`.
     #[inline]
     pub fn try_linalg_cond(&self, p: impl IntoOptionalScalar) -> Result<Tensor> {
         ops::linalg_cond(self, p.into_optional_scalar())
     }
     /// `aten::linalg_cond.p_str(Tensor self, str p) -> Tensor`
+    ///
+    /// Refuses in a build without the feature `decompositions`.
     ///
     /// # Panics
     /// If [`Tensor::try_linalg_cond_p_str`] returns an error.
@@ -9750,11 +9936,15 @@ impl Tensor {
         expect_ok(self.try_linalg_cond_p_str(p))
     }
     /// `aten::linalg_cond.p_str(Tensor self, str p) -> Tensor`
+    ///
+    /// Refuses in a build without the feature `decompositions`.
     #[inline]
     pub fn try_linalg_cond_p_str(&self, p: &str) -> Result<Tensor> {
         ops::linalg_cond_p_str(self, p)
     }
     /// `aten::linalg_tensorinv(Tensor self, int ind=2) -> Tensor`
+    ///
+    /// Refuses in a build without the feature `decompositions`.
     ///
     /// # Panics
     /// If [`Tensor::try_linalg_tensorinv`] returns an error.
@@ -9765,11 +9955,15 @@ impl Tensor {
         expect_ok(self.try_linalg_tensorinv(ind))
     }
     /// `aten::linalg_tensorinv(Tensor self, int ind=2) -> Tensor`
+    ///
+    /// Refuses in a build without the feature `decompositions`.
     #[inline]
     pub fn try_linalg_tensorinv(&self, ind: i64) -> Result<Tensor> {
         ops::linalg_tensorinv(self, ind)
     }
     /// `aten::linalg_tensorsolve(Tensor self, Tensor other, int[]? dims=None) -> Tensor`
+    ///
+    /// Refuses in a build without the feature `decompositions`.
     ///
     /// # Panics
     /// If [`Tensor::try_linalg_tensorsolve`] returns an error.
@@ -9784,6 +9978,8 @@ impl Tensor {
         expect_ok(self.try_linalg_tensorsolve(other, dims))
     }
     /// `aten::linalg_tensorsolve(Tensor self, Tensor other, int[]? dims=None) -> Tensor`
+    ///
+    /// Refuses in a build without the feature `decompositions`.
     #[inline]
     pub fn try_linalg_tensorsolve(
         &self,
