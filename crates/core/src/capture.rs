@@ -13,6 +13,7 @@
 
 use crate::autograd::{Function, RemovableHandle, SavedHooks, Target};
 use crate::dispatch::{self, Interpreter, LayerGuard};
+use crate::error::TRIAL;
 use crate::module::{Module, ModuleWatch};
 use crate::slot::{Slot, SlotGuard};
 use crate::state::{self, ModeGuard};
@@ -452,14 +453,6 @@ pub fn without_stand_ins<R>(f: impl FnOnce() -> R) -> R {
 /// Runs `f` outside the capture of this thread: eagerly, unseen by the tracer.
 pub fn suspended<R>(f: impl FnOnce() -> R) -> R {
     outside(Vec::new(), f)
-}
-
-/// Whether code is tried on meta tensors here.
-static TRIAL: Slot<bool> = Slot::new(|| false);
-
-/// Whether code is tried on meta tensors here: that it reads numbers is no news for the user.
-pub(crate) fn in_trial() -> bool {
-    TRIAL.get()
 }
 
 /// Tries code of the user's on meta tensors: none if it panics, as it does where it reads numbers.

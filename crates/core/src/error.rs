@@ -4,10 +4,14 @@
 //! what was found and what to do. Kinds are the contract (tests match on them); wording is free to improve.
 
 use crate::Device;
+use crate::slot::Slot;
 use firebrand_kernels::DType;
 
 /// The result of a fallible operation.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Whether user code is tried on meta tensors here: reading their data is expected to fail, and is not news for the user.
+pub(crate) static TRIAL: Slot<bool> = Slot::new(|| false);
 
 /// A boxed [`ErrorKind`].
 #[derive(Debug)]
@@ -29,7 +33,7 @@ impl Error {
     #[cold]
     #[track_caller]
     pub fn raise(self) -> ! {
-        let is_tried = matches!(*self.0, ErrorKind::MetaData { .. }) && crate::capture::in_trial();
+        let is_tried = matches!(*self.0, ErrorKind::MetaData { .. }) && TRIAL.get();
         if is_tried || matches!(*self.0, ErrorKind::CheckpointEarlyStop) {
             std::panic::resume_unwind(Box::new(self))
         }
