@@ -48,11 +48,28 @@ pub(crate) fn libraries() -> Outcome {
 
 /// The façade with each part alone, and with none.
 fn features() -> Outcome {
-    for part in ["", "avx512", "compile", "dist", "fft", "graph", "io", "linalg", "nn", "viz"] {
+    for part in [
+        "",
+        "avx2",
+        "avx512",
+        "compile",
+        "decompositions",
+        "dist",
+        "fft",
+        "graph",
+        "io",
+        "linalg",
+        "nn",
+        "special",
+        "transforms",
+        "viz",
+    ] {
         let check = ["check", "--quiet", "-p", "firebrand", "--no-default-features", "--features", part];
         pass(cargo(&check)).map_err(|e| format!("--features {part:?}: {e}"))?;
     }
     pass(cargo(&["check", "--quiet", "-p", "firebrand-cli", "--no-default-features"]))?;
+    // The C library is what is shipped without them.
+    pass(cargo(&["test", "--quiet", "-p", "firebrand-capi", "--no-default-features"]))?;
     // The program without `dev`; the workspace is selected as a whole, so that only the program is built again.
     pass(cargo(&["test", "--quiet", "--workspace", "--features", USERS, "--test", "command_line"]))
 }

@@ -125,8 +125,7 @@ pub(crate) fn c_library() -> Outcome {
     let library = format!("{}firebrand_c{}", std::env::consts::DLL_PREFIX, std::env::consts::DLL_SUFFIX);
     let mut outcome = Ok(String::new());
     for (features, flags) in [("all features", &[][..]), ("no features", &["--no-default-features"])] {
-        let build = [&["build", "--quiet", "--profile", "small", "-p", "firebrand-capi"], flags].concat();
-        must(&mut cargo(&target, &build))?;
+        must(crate::c_library::small(flags).env("CARGO_TARGET_DIR", &target))?;
         // The profile strips.
         let (plain, zipped) = crate::web::sizes(&target.join("small").join(&library))?;
         let compressed = zipped.map_or(String::new(), |size| format!("{size:>6.2} MB compressed"));

@@ -1,7 +1,7 @@
-//! What `firebrand bench` measures: firebrand's side of the comparison that `bench/README.md` defines, case by case.
+//! The workloads of `firebrand bench`: firebrand's side of the comparison that `bench/README.md` defines, case by case.
 //!
-//! A crate of its own, so that it is optimized as a user's program is: small ops cost tens of nanoseconds, a part of which is compiled
-//! where they are called. The command line around it is compiled for size.
+//! This is a separate crate so that it is optimized like a user's program: small ops cost tens of nanoseconds, and a part of their
+//! code is compiled at the call site. The command line around it is compiled for size.
 
 mod clock;
 mod compiled;

@@ -1,4 +1,4 @@
-//! What this machine can do at most, and how much of that a workload reaches.
+//! The machine's peaks, and how close a workload comes to them.
 //!
 //! The limit of a workload is the sum over its kernels of the longer of two times: of their operations at the measured peak of
 //! multiply-adds, and of their bytes at the measured bandwidth of the memory level that they fit into.

@@ -1,6 +1,6 @@
 /* firebrand: load, run, differentiate, train and save programs that torch.export wrote (.pt2).
  *
- * Objects are opaque. Each comment below says two things in brackets:
+ * Objects are opaque. The comments below use these tags:
  *
  *   [new]     the result is the caller's, to be freed with the free function of its type; freeing null is fine
  *   [lent]    the result belongs to the object it was obtained from and is valid as long as that
@@ -64,11 +64,11 @@ int32_t fb_last_error_kind(void);
 /* ---- settings */
 
 /* 1: ops on this thread record nothing for gradients from now on, which saves time and memory; 0: they do again. Returns
- * what it was before. [any] */
+ * the previous value. [any] */
 int32_t fb_no_grad(int32_t on);
 /* Number of threads that ops use, in the whole process; one per core unless set. From 1 to 256. [any] */
 size_t fb_num_threads(void);
-/* Counts outside of that are brought inside. [any] */
+/* Counts outside this range are clamped to it. [any] */
 void fb_set_num_threads(size_t count);
 /* Seeds the random numbers of the process: dropout, the order of samples, new adapters. Same seed, same results. [any] */
 int32_t fb_manual_seed(uint64_t seed);
@@ -142,7 +142,7 @@ typedef enum { FB_SGD = 0, FB_ADAM = 1, FB_ADAMW = 2 } fb_optimizer_kind;
 fb_tensor *fb_loss(int32_t kind, const fb_tensor *output, const fb_tensor *target);
 /* Accumulates the gradients of a loss of one element into those of the parameters it was computed from. [object] */
 int32_t fb_backward(const fb_tensor *loss);
-/* Scales the gradients down so that their norm is at most `max_norm`; `norm`, unless null, receives what it was. [object] */
+/* Scales the gradients down so that their norm is at most `max_norm`; `norm`, unless null, receives the norm before scaling. [object] */
 int32_t fb_clip_grad_norm(const fb_program *program, double max_norm, double *norm);
 
 /* [object] */
@@ -179,7 +179,7 @@ int32_t fb_optimizer_step(fb_optimizer *optimizer);
 int32_t fb_optimizer_zero_grad(fb_optimizer *optimizer);
 /* NaN on failure. [object] */
 double fb_optimizer_lr(const fb_optimizer *optimizer);
-/* From the next step on; for schedules. [object] */
+/* Takes effect at the next step; for schedules. [object] */
 int32_t fb_optimizer_set_lr(fb_optimizer *optimizer, double lr);
 
 typedef struct {
@@ -189,13 +189,13 @@ typedef struct {
     double max_grad_norm; /* 0: gradients are not clipped */
 } fb_fit_options;
 
-/* What a callback is told after each step; both counts begin at 1. */
+/* Progress after a step, for the callback; both counts begin at 1. */
 typedef struct {
     size_t epoch, epochs, step, steps;
     double loss;
 } fb_progress;
 
-/* Returns 0 to go on, anything else to stop. It runs on the thread that called fb_fit, must not use the objects that fb_fit
+/* Returns 0 to continue, anything else to stop. It runs on the thread that called fb_fit, must not use the objects that fb_fit
  * was given (fb_optimizer_set_lr included), and must not leave by longjmp or an exception. `progress` is valid during the call. */
 typedef int32_t (*fb_progress_callback)(const fb_progress *progress, void *user);
 

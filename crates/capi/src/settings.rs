@@ -1,4 +1,4 @@
-//! What concerns no object: versions, gradient mode, threads, the random seed.
+//! Global settings: versions, gradient mode, threads, the random seed.
 
 use crate::boundary::status;
 use firebrand::autograd::{is_grad_enabled, set_grad_enabled};

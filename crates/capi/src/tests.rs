@@ -1,4 +1,4 @@
-//! What C may get wrong is refused with a message, and memory that C need not have initialized is only written.
+//! Mistakes of C callers are errors with a message, and memory that C need not initialize is only written.
 #![allow(clippy::unwrap_used)] // a test that cannot go on should stop
 
 use crate::adapters::*;
@@ -239,4 +239,31 @@ fn the_header_says_which_threads_may_call() {
         assert!(here.len() <= 1 && (here.is_empty() || told), "no note: {here:?}");
     }
     assert!(functions > 40, "{functions} functions were found");
+}
+
+/// A family of ops that the build was made without refuses by name, and says which feature has it; the others are there.
+#[test]
+fn a_family_that_is_left_out_refuses_by_name() {
+    use firebrand::ops;
+    let one = Tensor::from_slice(&[4.0f32], [1, 1]);
+    let families = [
+        ("decompositions", cfg!(feature = "decompositions"), "linalg_det", ops::linalg_det(&one).map(drop)),
+        ("fft", cfg!(feature = "fft"), "fft_fft", ops::fft_fft(&one, None, -1, None).map(drop)),
+        ("special", cfg!(feature = "special"), "special_bessel_j0", ops::special_bessel_j0(&one).map(drop)),
+        (
+            "decompositions",
+            cfg!(feature = "decompositions"),
+            "det",
+            ops::det(&one.to_device(firebrand::Device::Meta)).map(drop),
+        ),
+    ];
+    for (feature, present, op, result) in families {
+        match result {
+            Ok(()) => assert!(present, "{op} without {feature}"),
+            Err(e) => {
+                let text = e.to_string();
+                assert!(!present && text.contains(op) && text.contains(feature), "{op} with {feature}: {text}");
+            }
+        }
+    }
 }

@@ -1,4 +1,4 @@
-//! What `train` does to a program before training: loads other weights, adds adapters, quantizes frozen weights, enables recomputation
+//! Changes that `train` makes to a program before training: loads other weights, adds adapters, quantizes frozen weights, enables recomputation
 //! of blocks, and compresses or offloads saved tensors.
 
 use crate::convert::read_state;
@@ -62,21 +62,24 @@ pub(crate) struct AdaptOptions {
 }
 
 impl AdaptOptions {
-    /// Whether any is given.
-    pub(crate) fn is_any(&self) -> bool {
-        self.lora
-            || self.adapters.is_any()
-            || self.adapter.is_some()
-            || self.weights.is_some()
-            || self.quantize.is_some()
-            || self.recompute.is_some()
-            || self.saved.is_some()
+    /// The name of an option that is given, if any.
+    pub(crate) fn given(&self) -> Option<&'static str> {
+        let options = [
+            (self.lora, "--lora"),
+            (self.adapters.is_any(), "--rank, --targets or another adapter option"),
+            (self.adapter.is_some(), "--adapter"),
+            (self.weights.is_some(), "--weights"),
+            (self.quantize.is_some(), "--quantize"),
+            (self.recompute.is_some(), "--recompute"),
+            (self.saved.is_some(), "--saved"),
+        ];
+        options.into_iter().find_map(|(given, name)| given.then_some(name))
     }
 
     /// Loads a program and applies the options to it.
     pub(crate) fn load(&self, path: &Path, memory: WeightOptions) -> Done<ProgramModule> {
         if self.adapters.is_any() && !self.lora {
-            return Err(Refusal::because("--rank, --alpha, --targets and the other adapter options need --lora"));
+            return Err(Refusal::Usage("--rank, --alpha, --targets and the other adapter options need --lora".into()));
         }
         let options = LoadOptions { memory: memory.memory(), ..LoadOptions::default() };
         let mut program = program_file::load(path, &options)?;

@@ -1,7 +1,7 @@
 //! `firebrand bench`: prints what the workloads of `firebrand_bench` take, or an exported program.
 
 use crate::program::loss::TrainLoss;
-use crate::program::{TARGET, call, compiled, float_outputs, load};
+use crate::program::{TARGET, call, compiled, float_outputs, for_predictions, fused, load};
 use crate::refusal::{Done, Refusal, say};
 use firebrand::io::read_npz;
 use firebrand::optim::{AdamW, AdamWOptions, Optimizer};
@@ -27,6 +27,9 @@ pub(crate) struct Options {
     /// Benchmark training steps (AdamW) with this loss instead of inference
     #[arg(long, value_enum, requires = "program")]
     loss: Option<TrainLoss>,
+    /// Compile the program with the fused backend; for inference, batch norms are folded into convolutions first
+    #[arg(long, requires = "program")]
+    compile: bool,
     /// Make the batches of the ddp_* workloads N times as large: more computation for the same communication
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024), conflicts_with = "program")]
     ddp_batches: u32,
@@ -39,9 +42,7 @@ pub(crate) fn run(options: &Options) -> Done {
         Ok(say!("{text}")?)
     };
     match (&options.program, &options.inputs) {
-        (Some(model), Some(inputs)) => {
-            program(&Bench::new(Name::Program, &report, compiled), model, inputs, options.loss)
-        }
+        (Some(model), Some(inputs)) => program(&Bench::new(Name::Program, &report, compiled), model, inputs, options),
         _ => Ok(firebrand_bench::run(&options.names, options.ddp_batches, &report, compiled)?),
     }
 }
@@ -51,16 +52,23 @@ const LR: f64 = 1e-4;
 
 /// Measures milliseconds of a call, or with a loss, of a step: zero gradients, forward, backward, AdamW. `bench/pt2.py` gives
 /// PyTorch the same work.
-fn program(bench: &Bench<'_>, model: &Path, inputs: &Path, loss: Option<TrainLoss>) -> Done {
-    let module = load(model, Default::default())?;
+fn program(bench: &Bench<'_>, model: &Path, inputs: &Path, options: &Options) -> Done {
+    let mut module = match (options.compile, options.loss) {
+        (true, None) => for_predictions(model, Default::default(), true)?,
+        _ => load(model, Default::default())?,
+    };
+    if options.compile {
+        module.set_evaluator(if options.loss.is_some() { compiled() } else { fused() });
+    }
     let inputs = read_npz(inputs)?;
     let case = model.file_stem().and_then(|s| s.to_str()).unwrap_or("program");
+    let way = if options.compile { "_compiled" } else { "" };
     // The clock takes what the library may refuse; what a program refuses is said in the same words.
     let refused = |e: Refusal| Error::from(e);
-    let Some(loss) = loss else {
+    let Some(loss) = options.loss else {
         module.eval();
         let run = no_grad(|| bench.measure(SECONDS, || call(&module, &inputs).map(drop).map_err(refused)))?;
-        return Ok(bench.emit_ms(&format!("{case}.inference"), run)?);
+        return Ok(bench.emit_ms(&format!("{case}.inference{way}"), run)?);
     };
     let target = inputs.get(TARGET).ok_or_else(|| Refusal::because(format!("no labels: add an array `{TARGET}`")))?;
     module.train();
@@ -74,5 +82,5 @@ fn program(bench: &Bench<'_>, model: &Path, inputs: &Path, loss: Option<TrainLos
         loss.try_backward(&BackwardOptions::default())?;
         optimizer.step()
     })?;
-    Ok(bench.emit_ms(&format!("{case}.training_step"), step)?)
+    Ok(bench.emit_ms(&format!("{case}.training_step{way}"), step)?)
 }

@@ -110,6 +110,13 @@ enum Language {
 }
 
 fn read(path: &Path) -> Done<String> {
+    // A default, which is relative to the source tree.
+    if path.starts_with("schema") && !path.exists() {
+        return Err(Refusal::because(format!(
+            "{}: no such file; run this in firebrand's source directory, or name the file",
+            path.display()
+        )));
+    }
     Ok(read_text(path)?)
 }
 

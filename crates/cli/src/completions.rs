@@ -16,6 +16,9 @@ pub(crate) fn completions(shell: clap_complete::Shell, mut command: Command) -> 
 
 /// Writes a page for every command: `firebrand.1`, `firebrand-train.1`, …
 pub(crate) fn man(folder: &Path, command: Command) -> Done {
+    if folder.exists() && !folder.is_dir() {
+        return Err(Refusal::because(format!("{}: expected a directory, found a file", folder.display())));
+    }
     std::fs::create_dir_all(folder).map_err(|e| Refusal::because(format!("{}: {e}", folder.display())))?;
     pages(folder, command.disable_help_subcommand(true), "firebrand")
 }

@@ -30,13 +30,13 @@ pub(crate) struct Options {
     #[arg(long, value_name = "TEXT", requires = "prompt")]
     template: Option<String>,
     /// Continue these token ids, separated by commas, instead of a text, and print ids
-    #[arg(long, value_name = "ID,ID…", value_delimiter = ',', required = cfg!(not(feature = "text")))]
+    #[arg(long, value_name = "ID,ID…", value_delimiter = ',', value_parser = token_id, required = cfg!(not(feature = "text")))]
     ids: Option<Vec<i64>>,
     /// Maximum number of tokens to generate [default: 64, or as many as the model has room for]
     #[arg(short = 'n', long, value_name = "N")]
     max_new_tokens: Option<usize>,
     /// Token ids that end the text, separated by commas [default: the tokenizer's end-of-text tokens]
-    #[arg(long, value_name = "ID,ID…", value_delimiter = ',')]
+    #[arg(long, value_name = "ID,ID…", value_delimiter = ',', value_parser = token_id)]
     stop: Option<Vec<i64>>,
     /// Sample with this temperature; decoding is greedy unless --temperature, --top-k or --top-p is given
     #[arg(long, value_name = "T", value_parser = temperature)]
@@ -61,6 +61,10 @@ pub(crate) struct Options {
     json: bool,
     #[command(flatten)]
     weights: WeightOptions,
+}
+
+fn token_id(text: &str) -> std::result::Result<i64, String> {
+    text.trim().parse().map_err(|_| "expected a token id, a whole number".to_string())
 }
 
 fn temperature(text: &str) -> std::result::Result<f64, String> {

@@ -1,4 +1,4 @@
-//! `firebrand`: train, run exported programs, list ops, measure, generate. The only crate that prints.
+//! The command `firebrand`: one subcommand per module. This is the only crate that prints.
 //!
 //! Exit codes: 0 success; 2 usage error; 3 invalid input (the reason is on stderr, no output was written or changed); 130 and
 //! 143 for training that Ctrl-C or SIGTERM stopped after its checkpoint was written.
@@ -32,6 +32,24 @@ use std::process::ExitCode;
 /// Where the help of a command lists what every command accepts: behind its own options.
 const GLOBAL: &str = "Global options";
 
+const TRAIN_EXAMPLES: &str = "\
+Examples:
+  firebrand train
+      Train the built-in model on the bundled digits; the report is in runs/0001
+  firebrand train model.pt2 --data samples.npz --loss cross_entropy --val-split 0.1 --out runs/first
+      Fine-tune an exported program
+  firebrand train model.pt2 --data samples.npz --loss cross_entropy --val-split 0.1 --out runs/first --resume
+      Continue that run after it was stopped";
+
+const PASS_EXAMPLES: &str = "\
+Examples:
+  firebrand pass functionalize model.pt2
+      Print the result
+  firebrand pass run_decompositions,eliminate_dead_code model.pt2 -o small.pt2
+      Run two passes and write the result
+  firebrand pass lora --rank 8 --targets q_proj,v_proj model.pt2 -o lora.pt2
+      Add adapters";
+
 /// PyTorch's autograd stack in Rust.
 #[derive(Parser)]
 #[command(name = "firebrand", version)]
@@ -51,8 +69,8 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Train the built-in model on the bundled digits and write a report, or fine-tune an exported program
-    #[command(allow_negative_numbers = true)]
+    /// Train the built-in model on the bundled digits, or fine-tune an exported program
+    #[command(allow_negative_numbers = true, after_long_help = TRAIN_EXAMPLES)]
     Train(Box<train::Options>),
     /// Compute the metrics of an exported program on data
     Eval(program::eval::Options),
@@ -78,9 +96,10 @@ enum Command {
     Generate(generate::Options),
     /// Convert model weights between file formats, or load weights into a program
     Convert(convert::Options),
-    /// Show the launcher and MPI library of many processes, and test a reduction
+    /// Show the launcher, MPI library and number of processes, and test a reduction
     DistInfo(dist_info::Options),
     /// Run graph passes on a program and print or write the result
+    #[command(after_long_help = PASS_EXAMPLES)]
     Pass(pass::Options),
     /// Inspect, lint or generate code from op declarations and derivative formulas
     #[command(subcommand)]
@@ -142,8 +161,30 @@ fn main() -> ExitCode {
     }
 }
 
+/// Refuses environment variables that the libraries would silently replace by their defaults.
+fn check_environment(cli: &Cli) -> Done {
+    let value = |name: &str| std::env::var_os(name).filter(|v| !v.is_empty()).map(|v| v.to_string_lossy().into_owned());
+    let refuse = |name: &str, found: &str, expected: &str| {
+        Err(Refusal::Usage(format!("the environment variable {name} is {found:?}; expected {expected}")))
+    };
+    if let Some(found) = value("FIREBRAND_NUM_THREADS")
+        && cli.threads.is_none()
+        && !found.parse::<usize>().is_ok_and(|n| n > 0)
+    {
+        return refuse("FIREBRAND_NUM_THREADS", &found, "a number of threads, at least 1");
+    }
+    const SETS: [&str; 5] = ["avx512", "avx2", "neon", "simd128", "portable"];
+    match value("FIREBRAND_CPU") {
+        Some(found) if !SETS.contains(&found.as_str()) => {
+            refuse("FIREBRAND_CPU", &found, &format!("one of {}", SETS.join(", ")))
+        }
+        _ => Ok(()),
+    }
+}
+
 fn run(cli: &Cli, matches: &ArgMatches) -> Done {
     log::start(cli.quiet, cli.verbose);
+    check_environment(cli)?;
     if cli.quiet {
         refusal::silence_notes();
     }

@@ -4,12 +4,13 @@ use crate::lora;
 use crate::program::WeightOptions;
 use crate::program_file;
 use crate::refusal::{Done, Refusal, say};
+use crate::train::config::nearest;
 use clap::ValueEnum;
 use firebrand::graph::LoadOptions;
 use firebrand::graph::passes::{self, Context, PASSES, Pass};
 use firebrand::graph::text::{Form, print};
-use firebrand::io::{Output, check_outputs};
-use std::path::PathBuf;
+use firebrand::io::{Output, check_outputs, plain};
+use std::path::{Path, PathBuf};
 
 /// A grad mode.
 #[derive(Clone, Copy, ValueEnum)]
@@ -43,14 +44,14 @@ pub(crate) struct Options {
     #[arg(long)]
     compat: bool,
     #[command(flatten)]
-    lora: lora::PassOptions,
-    #[command(flatten)]
-    quantize: QuantizeOptions,
-    #[command(flatten)]
     weights: WeightOptions,
     /// List all passes and exit
     #[arg(long)]
     list: bool,
+    #[command(flatten)]
+    lora: lora::PassOptions,
+    #[command(flatten)]
+    quantize: QuantizeOptions,
 }
 
 /// Options of the pass `quantize`.
@@ -88,10 +89,15 @@ fn step(name: &str) -> firebrand::graph::Result<Step> {
 
 /// Checks that every name in the list is a pass.
 fn known(names: &str) -> Result<String, String> {
-    match names.split(',').map(step).find_map(Result::err) {
-        Some(error) => Err(error.to_string()),
-        None => Ok(names.to_string()),
+    let Some(unknown) = names.split(',').find(|name| step(name).is_err()) else { return Ok(names.to_string()) };
+    // The two arguments are easily swapped.
+    if Path::new(names).exists() {
+        return Err("this is a file; the passes come first, then the file".to_string());
     }
+    let plain_passes = PASSES.iter().flat_map(|p| [Some(p.name), p.alias]).flatten();
+    let all: Vec<&str> = plain_passes.chain(WITH_OPTIONS.map(|(name, _)| name)).collect();
+    let near = nearest(unknown, &all).map_or(String::new(), |n| format!("; did you mean `{n}`?"));
+    Err(format!("there is no pass `{}`{near}; `firebrand pass --list` lists them", plain(unknown)))
 }
 
 /// Runs the command.

@@ -1,4 +1,4 @@
-//! Why a command ended early, and printing that escapes control characters.
+//! Reasons for ending a command early, and printing that escapes control characters.
 
 use firebrand::io::plain;
 use std::borrow::Cow;
@@ -40,7 +40,7 @@ impl std::fmt::Display for Refusal {
         match self {
             Refusal::Because(reason) | Refusal::Usage(reason) | Refusal::Stopped(reason) => f.write_str(reason),
             Refusal::Said(_) => f.write_str("another process failed"),
-            Refusal::ReaderGone => f.write_str("nobody reads"),
+            Refusal::ReaderGone => f.write_str("standard output was closed"),
         }
     }
 }

@@ -1,7 +1,8 @@
 //! `firebrand runs`: lists, compares and diffs the folders of training runs.
 
 use crate::page;
-use crate::refusal::{Done, Refusal, say};
+use crate::program_file;
+use crate::refusal::{Done, Refusal, counted, say};
 use crate::train::config::Settings;
 use crate::train::live::metric_text;
 use crate::train::run_folder::{Facts, RUNS, RunFolder};
@@ -29,16 +30,16 @@ pub(crate) enum Command {
         #[arg(value_name = "RUN", required = true, num_args = 2..)]
         runs: Vec<PathBuf>,
         /// Write the page to this file (`-`: standard output)
-        #[arg(short, long, value_name = "OUT.html", value_parser = crate::program_file::output)]
+        #[arg(short, long, value_name = "OUT.html", value_parser = program_file::output)]
         output: PathBuf,
     },
     /// Show the settings, environment and results in which two runs differ
     Diff {
-        /// The first run
+        /// Directory of the first run
         #[arg(value_name = "RUN")]
         first: PathBuf,
-        /// The second run
-        #[arg(value_name = "RUN")]
+        /// Directory of the run to compare it with
+        #[arg(value_name = "OTHER")]
         second: PathBuf,
         /// Print as JSON
         #[arg(long)]
@@ -112,7 +113,8 @@ fn list(folder: &Path, as_json: bool) -> Done {
         let metrics: Vec<String> =
             r.last().iter().filter(|(n, _)| *n != "lr").map(|(n, v)| format!("{n} {}", metric_text(n, *v))).collect();
         let state = if r.finished { "" } else { "  (unfinished)" };
-        say!("{:<width$}  {:>3} epochs  {}{state}", plain(&r.name), r.history.len(), metrics.join("  "))?;
+        let epochs = counted(r.history.len(), "epoch");
+        say!("{:<width$}  {epochs:>10}  {}{state}", plain(&r.name), metrics.join("  "))?;
     }
     Ok(())
 }
@@ -162,7 +164,8 @@ fn compare(paths: &[PathBuf], output: &Path) -> Done {
     let body = if settings.is_empty() { String::new() } else { page::table(&settings_head, &settings, false) };
     main += &page::section("Settings", lead, &body);
     write_text(output, &page::page(&format!("firebrand: {} runs", runs.len()), &main))?;
-    Ok(say!("{}", output.display())?)
+    // The page itself may have gone to standard output.
+    if program_file::is_stdout(output) { Ok(()) } else { Ok(say!("{}", output.display())?) }
 }
 
 fn diff(first: &Path, second: &Path, as_json: bool) -> Done {

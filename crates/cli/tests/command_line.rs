@@ -238,7 +238,10 @@ fn a_refused_declaration_writes_nothing() {
     };
     let entry = "- name: scale(Tensor self) -> Tensor\n";
     refused(&emit(""), "ops.yaml:1: could lose a gradient silently");
-    refused(&emit(&format!("{entry}  self: grad * (2.0\n")), "derivatives.yaml:2: the formula is no Rust expression");
+    refused(
+        &emit(&format!("{entry}  self: grad * (2.0\n")),
+        "derivatives.yaml:2: the formula is not a valid Rust expression",
+    );
     refused(&emit(&format!("{entry}  self: grad * to\n")), "derivatives.yaml:2: unknown name `to`");
     assert!(!folder.path().join("generated").exists(), "nothing was written");
     done(&emit(&format!("{entry}  self: grad\n")));

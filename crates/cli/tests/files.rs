@@ -65,7 +65,7 @@ fn only_regular_files_are_read() {
     let dir = folder();
     fifo(&dir.path().join("fifo"));
     std::fs::create_dir(dir.path().join("folder")).unwrap();
-    for (place, what) in [("fifo", "a FIFO"), ("folder", "a folder"), ("/dev/zero", "a device")] {
+    for (place, what) in [("fifo", "a FIFO"), ("folder", "a directory"), ("/dev/zero", "a device")] {
         for arguments in [
             vec!["inspect", place],
             vec!["run", place, "--inputs", "in.npz", "-o", "out.npz"],
@@ -87,7 +87,7 @@ fn only_regular_files_are_read() {
                 assert_eq!(output.status.code(), Some(3), "{}", said(&output));
                 continue;
             }
-            refused(&output, &format!("this is {what}, not a regular file"));
+            refused(&output, &format!("expected a regular file, found {what}"));
         }
     }
     assert_eq!(names(dir.path()), ["fifo", "folder", "in.npz", "model.pt2"]);

@@ -180,9 +180,10 @@ fn programs_are_fine_tuned() {
     }
     done(&firebrand(&["run", &out, "--inputs", golden().join("mlp/inputs.npz").to_str().unwrap(), "-o", &at("o.npz")]));
 
-    for (arguments, reason) in
-        [(vec!["--data", "missing.npz"], "missing.npz"), (vec!["--loss", "mse"], "do not match the output")]
-    {
+    for (arguments, reason) in [
+        (vec!["--data", "missing.npz"], "missing.npz"),
+        (vec!["--loss", "mse"], "expected labels of the output's shape"),
+    ] {
         let mut all = vec!["train", &model, "-o", &again];
         if !arguments.contains(&"--data") {
             all.extend(["--data", &data]);

@@ -200,7 +200,7 @@ fn the_readme_tunes_a_language_model() {
     let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..");
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("run").to_str().unwrap().to_string();
-    let readme = std::fs::read_to_string(root.join("README.md")).unwrap();
+    let readme = std::fs::read_to_string(root.join("README.md")).unwrap().replace("\\\n", " ");
     let words = |start: &str| -> Vec<String> {
         let line = readme.lines().find(|l| l.starts_with(start)).unwrap_or_else(|| panic!("{start}"));
         // The prompt is the only text in quotes, and the last.
@@ -208,7 +208,7 @@ fn the_readme_tunes_a_language_model() {
         let plain = line.split_whitespace().skip_while(|w| *w != "train" && *w != "generate");
         plain.map(|w| w.replace("runs/sums", &out)).chain(quoted.map(str::to_string)).collect()
     };
-    let train = words("cargo run --release -- train crates/firebrand/data/sums/model.pt2");
+    let train = words("firebrand train crates/firebrand/data/sums/model.pt2");
     let train: Vec<&str> = train.iter().map(String::as_str).collect();
     let found: Value = serde_json::from_str(&done(&root, &[&train[..], &["--json"]].concat())).unwrap();
     let metrics = &found["evaluation"];

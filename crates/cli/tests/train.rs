@@ -743,7 +743,7 @@ fn the_readme_trains_on_images() {
     let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..");
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path().join("run").to_str().unwrap().to_string();
-    let readme = std::fs::read_to_string(root.join("README.md")).unwrap();
+    let readme = std::fs::read_to_string(root.join("README.md")).unwrap().replace("\\\n", " ");
     let line =
         |start: &str| readme.lines().find(|l| l.starts_with(start)).unwrap_or_else(|| panic!("{start}")).to_string();
     let words = |line: &str| -> Vec<String> {
@@ -752,7 +752,7 @@ fn the_readme_trains_on_images() {
             .map(|w| w.replace("runs/digits", &out))
             .collect()
     };
-    let train = words(&line("cargo run --release -- train crates/firebrand/data/digits.pt2"));
+    let train = words(&line("firebrand train crates/firebrand/data/digits.pt2"));
     let text = done(&firebrand(&root, &[&texts(&train)[..], &["--json"]].concat()));
     let found: Value = serde_json::from_str(&text).unwrap();
     assert!(found["evaluation"]["accuracy"].as_f64().unwrap() > 0.8, "{text}");

@@ -1,4 +1,4 @@
-//! What the two formula languages spell differently.
+//! The differences between the two formula languages.
 //!
 //! PyTorch's files hold C++ formulas and are read as PyTorch reads them. Our own files hold Rust formulas:
 //! they are parsed when loaded and read by tokens. The model built from either is the same.

@@ -3,11 +3,11 @@
 //!
 //! The stages are pure functions over plain data, one module each, in this order: [`schema`] and [`yaml`]
 //! read text; [`native`] reads declarations; [`load`] reads derivative entries, with [`formula`],
-//! [`forward`] and [`dialect`] for the formulas in them; [`matching`] finds the infos of every function;
-//! [`outputs`] says what can carry a gradient; [`plan`] says what autograd code must do. [`Sources`] runs
-//! them. One [`model`] serves PyTorch's C++ formulas and our Rust formulas. [`emit`] writes our own ops.
-//! Beside the stages: [`lint`] finds formulas that mean something else than they seem to, [`coverage`]
-//! compares a set of operators with PyTorch's, [`api`] knows PyTorch's calling conventions.
+//! [`forward`] and [`dialect`] for the formulas in them; [`matching`] finds the derivative entry of every function;
+//! [`outputs`] decides which results can carry a gradient; [`plan`] decides what the autograd code must do. [`Sources`] runs
+//! them all. One [`model`] serves PyTorch's C++ formulas and our Rust formulas. [`emit`] writes our own ops.
+//! Outside the pipeline, [`lint`] finds misleading formulas, [`coverage`] compares a set of operators with PyTorch's, and
+//! [`api`] knows PyTorch's calling conventions.
 //!
 //! ```
 //! use firebrand_codegen::{Dialect, Sources};

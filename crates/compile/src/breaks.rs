@@ -31,7 +31,7 @@ kinds! {
     /// A branch on the value of a tensor.
     DataDependentBranch = "data-dependent branching",
         "host code branched on the value of a tensor, which is only known when the graph runs",
-        "use where_ or a cond op so that both branches are part of the graph, or drop fullgraph";
+        "use where_self or cond so that both branches are part of the graph, or drop fullgraph";
     /// A scalar was read from a tensor.
     ScalarRead = "scalar read",
         "a tensor was converted to a host value, which is only known when the graph runs",
@@ -43,7 +43,7 @@ kinds! {
     /// An op whose result's size depends on values.
     DynamicShape = "data-dependent output shape",
         "the size of this op's result depends on the values of its input",
-        "use a masked variant with a fixed size (where_), move the op out of the function, or drop fullgraph";
+        "use a masked variant with a fixed size (where_self), move the op out of the function, or drop fullgraph";
     /// Requested with `graph_break()`.
     Explicit = "explicit graph break",
         "graph_break() was called",

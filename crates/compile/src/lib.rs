@@ -1,9 +1,9 @@
-//! Compiling functions of tensors.
+//! A compiler for functions of tensors.
 //!
 //! [`compile`] takes a closure and returns a function that is called the same way. Its first call runs the closure on meta
 //! tensors, records what it does as a graph (`front`) and passes that to a [`Backend`]; later calls whose arguments match the
-//! guards run the compiled graph and replay the closure's recorded [`effects`]. What cannot be in a graph breaks it, and the
-//! closure continues (`breaks`); with `fullgraph` that is an error.
+//! guards run the compiled graph and replay the closure's recorded [`effects`]. Code that cannot be part of a graph breaks it, and
+//! the closure continues (`breaks`); with `fullgraph` that is an error.
 //!
 //! This crate deals with tensors, graphs and kernels; it knows nothing of layers, files and terminals.
 #![forbid(unsafe_code)]

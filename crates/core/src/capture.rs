@@ -424,7 +424,7 @@ impl Drop for CaptureScope {
 
 /// Ends the capture of this thread before its scope ends: nothing is shown to the tracer any more, and saved tensors pass
 /// through the hooks that are switched on around the function, or in it. The tracer remains a layer, and passes calls on. The
-/// code that goes on holds stand-ins.
+/// code that continues holds stand-ins.
 pub fn end(stand_ins: Arc<dyn StandIns>) {
     drop(STAND_INS.replace(Some(stand_ins)));
     let outside = OUTSIDE.get();

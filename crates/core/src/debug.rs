@@ -1,4 +1,4 @@
-//! Types that print only their name: scopes, and what is made of closures.
+//! Types that print only their name: scopes, and types that hold closures.
 
 firebrand_kernels::opaque_debug! {
     [T] crate::slot::Slot<T> => "Slot";

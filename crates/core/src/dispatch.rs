@@ -21,7 +21,7 @@ use std::sync::Arc;
 
 pub(crate) use crate::record::Run;
 pub use crate::record::{Autocast, Cost, Decomposition, Derivative, Kind, Op, OpInfo, Tags};
-pub(crate) use lent::{Lent, apart, inner, layers, one_tensor, tensors, values};
+pub(crate) use lent::{Lent, apart, inner, layers, left_out, one_tensor, tensors, values};
 pub(crate) use typed::{Boxed, Given, Unbox};
 
 /// A boxed argument or result.

@@ -173,14 +173,16 @@ pub enum ErrorKind {
 
     // ---- tensors and history (A)
     #[error(
-        "only floating point and complex tensors can require gradients, this one is {dtype}; convert it with to_dtype first"
+        "only floating point and complex tensors can require gradients, found {dtype}; convert it with to_dtype first"
     )]
     NotDifferentiableDtype { dtype: DType },
     #[error("requires_grad of a non-leaf tensor cannot be turned off; use detach() to get a tensor without history")]
     NonLeafFlag,
-    #[error("{op}: a leaf tensor that requires grad is written in place; do it under no_grad, or on a clone")]
+    #[error("{op}: cannot write in place to a leaf tensor that requires grad; do it under no_grad, or on a clone")]
     LeafInplace { op: &'static str },
-    #[error("{op}: a view of a leaf tensor that requires grad is written in place; do it under no_grad, or on a clone")]
+    #[error(
+        "{op}: cannot write in place to a view of a leaf tensor that requires grad; do it under no_grad, or on a clone"
+    )]
     LeafViewInplace { op: &'static str },
     #[error(
         "{op}: several elements of the tensor to write share one memory location (was it expanded?); call clone_tensor() first"
@@ -214,9 +216,9 @@ pub enum ErrorKind {
     OtherDtypeViewInplace { indirect: bool, of: Option<(String, usize)> },
     #[error("detach_ on a view would detach its base as well; use detach() instead")]
     DetachViewInplace,
-    #[error("the gradient assigned has shape {found:?}, the tensor has shape {expected:?}")]
+    #[error("the assigned gradient has shape {found:?}; expected the tensor's shape, {expected:?}")]
     GradAssignShape { expected: Vec<usize>, found: Vec<usize> },
-    #[error("the gradient assigned has dtype {found}, expected {expected}; set_grad_dtype changes what is expected")]
+    #[error("the assigned gradient has dtype {found}; expected {expected}. set_grad_dtype allows another dtype")]
     GradAssignDtype { expected: DType, found: DType },
     #[error("a tensor cannot be its own gradient")]
     GradAssignSelf,
@@ -233,10 +235,10 @@ pub enum ErrorKind {
     #[error("element {index} of the tensors to differentiate does not require grad and has no grad_fn")]
     NoGradFn { index: usize },
     #[error(
-        "a gradient can be created implicitly only for outputs of one element, this one has shape {shape:?}; pass a gradient"
+        "a gradient can be created implicitly only for outputs with one element; this output has shape {shape:?}. Pass a gradient"
     )]
     ImplicitGradNonScalar { shape: Vec<usize> },
-    #[error("a gradient can be created implicitly only for real outputs, this one is {dtype}; pass a gradient")]
+    #[error("a gradient can be created implicitly only for real outputs; this output is {dtype}. Pass a gradient")]
     ImplicitGradNotReal { dtype: DType },
     #[error("gradient {index} has shape {found:?}, output {index} has shape {expected:?}; they must be equal")]
     GradShapeMismatch { index: usize, expected: Vec<usize>, found: Vec<usize> },
@@ -395,7 +397,7 @@ pub enum ErrorKind {
         "inference tensors cannot be saved for backward; call clone_tensor() outside inference mode to get a normal tensor"
     )]
     InferenceSaved,
-    #[error("{op}: an inference tensor is written in place outside inference mode; call clone_tensor() first")]
+    #[error("{op}: cannot write in place to an inference tensor outside inference mode; call clone_tensor() first")]
     InferenceInplace { op: &'static str },
     #[error("an inference tensor cannot require grad outside inference mode; call clone_tensor() first")]
     InferenceRequiresGrad,
@@ -405,9 +407,9 @@ pub enum ErrorKind {
     NoDualLevel,
     #[error("dual levels do not nest")]
     NestedDualLevel,
-    #[error("dual level {found} was left, the active one is {expected:?}")]
+    #[error("cannot exit dual level {found}: the active level is {expected:?}")]
     DualLevelOrder { expected: Option<u32>, found: u32 },
-    #[error("the tangent has shape {found:?}, the primal {expected:?}")]
+    #[error("the tangent has shape {found:?}; expected the primal's shape, {expected:?}")]
     DualShape { expected: Vec<usize>, found: Vec<usize> },
     #[error("the tensor already carries a tangent at this level")]
     DualTwice,

@@ -1,4 +1,4 @@
-//! What a compiler needs from tensors: the semantics of pointwise ops, and kernels on memory it has planned itself.
+//! The interface for compilers: the semantics of pointwise ops, and kernels on memory it has planned itself.
 //!
 //! [`formula`] runs the eager kernel of an op with recording on, so a compiled op means what the eager one does, to the bit.
 //! [`run`] runs a program on parts of tensors. Nothing here records gradients; the caller is below autograd.

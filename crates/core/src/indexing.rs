@@ -218,7 +218,7 @@ fn is_mask(t: &Tensor) -> bool {
     matches!(t.dtype(), DType::Bool | DType::U8)
 }
 
-/// The view that the plain items make, and what is left for `index`, a place per dimension.
+/// The view that the plain items select, and the rest for `index`, one entry per dimension.
 fn split(x: &Tensor, items: Indices) -> Result<(Tensor, Vec<Option<Tensor>>)> {
     const OP: &str = "index";
     let takes = |item: &Index| match item {

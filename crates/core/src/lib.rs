@@ -1,8 +1,8 @@
 //! Tensors, op dispatch and PyTorch's autograd engine.
 //!
-//! What happens when an op is called: a generated function (`ops::generated`) tests one thread-local word (`state`),
-//! asks the op's shape function (`ops::shape`), runs a kernel (`ops::cpu`), and records a node (`autograd`) if gradients
-//! are needed. This crate knows nothing of graphs as data, file formats and terminals.
+//! When an op is called, a generated function (`ops::generated`) tests one thread-local word (`state`), calls the op's shape
+//! function (`ops::shape`), runs a kernel (`ops::cpu`), and records a node (`autograd`) if gradients are needed. This crate
+//! knows nothing of graphs as data, file formats and terminals.
 #![forbid(unsafe_code)]
 
 // `#[derive(Module)]` names this crate by its full path, also inside it.

@@ -1,4 +1,4 @@
-//! What is set and counted for the whole process: the default dtype, the number of threads, memory.
+//! Process-wide settings and counters: the default dtype, the number of threads, memory.
 //!
 //! The code that looks at these knows nothing of captures. Users call what is here: as a graph holds none of it, each of these ends
 //! the capture of a compiled function, and what is only read is a condition of its graph.

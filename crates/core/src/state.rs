@@ -24,8 +24,8 @@ pub use crate::slot::{Slot, SlotGuard};
 pub(crate) const GRAD: u32 = 1;
 /// New tensors are inference tensors: no version, no view tracking.
 pub(crate) const INFERENCE: u32 = 1 << 1;
-/// A dual level is active.
-pub(crate) const DUAL: u32 = 1 << 2;
+/// A dual level is active. No bit in a build that has none: what looks for it is not compiled.
+pub(crate) const DUAL: u32 = if cfg!(feature = "transforms") { 1 << 2 } else { 0 };
 /// Layers above autograd are active (capture, modes, transforms).
 pub(crate) const LAYERS: u32 = 1 << 3;
 /// Layers below autograd are active.

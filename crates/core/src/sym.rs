@@ -178,7 +178,7 @@ impl SymInt {
         if self.table == record.table { (self.place as usize).checked_sub(1) } else { None }
     }
 
-    /// What it is made of, if it is an expression of the capture that runs.
+    /// Its expression, if it belongs to the current capture.
     pub fn parts(self) -> Option<SymNode> {
         let place = self.expression()?;
         recording(|r| r.nodes.get(place).map(|(node, _)| *node)).flatten()

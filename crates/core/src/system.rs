@@ -1,4 +1,4 @@
-//! The clock and the process, where there are any: in a browser the standard library knows neither, and panics if it is asked.
+//! The clock and the process, if there are any: in a browser, the standard library has neither and panics.
 //!
 //! Nothing is computed from these values; they only go into reports and names. Where there is no clock, no time ever passes.
 
@@ -23,13 +23,13 @@ impl Instant {
     }
 }
 
-/// Seconds since 1970; 0 where there is no clock.
+/// Seconds since 1970; 0 if there is no clock.
 pub fn unix_seconds() -> f64 {
     let now = HAVE_CLOCK.then(SystemTime::now);
     now.and_then(|now| now.duration_since(UNIX_EPOCH).ok()).map_or(0.0, |d| d.as_secs_f64())
 }
 
-/// The number of this process; 0 where there are no processes.
+/// The id of this process; 0 if there are no processes.
 pub fn process_id() -> u32 {
     if HAVE_PROCESSES { std::process::id() } else { 0 }
 }

@@ -71,7 +71,8 @@ fn levels() {
     let x = Tensor::scalar(1.0);
     assert_err!(make_dual(&x, &x), NoDualLevel);
     assert!(unpack_dual(&x).unwrap().0.is_same(&x));
-    expect!["dual level 0 was left, the active one is None"].assert_eq(&exit_dual_level(None).unwrap_err().to_string());
+    expect!["cannot exit dual level 0: the active level is None"]
+        .assert_eq(&exit_dual_level(None).unwrap_err().to_string());
     assert_eq!(enter_dual_level().unwrap(), 0);
     assert_err!(enter_dual_level(), NestedDualLevel);
     assert_err!(exit_dual_level(Some(3)), DualLevelOrder { .. });

@@ -1,8 +1,8 @@
 //! `#[derive(Module)]`: generates the two required methods of `firebrand_core::module::Module` from a struct's fields.
 //!
-//! One field must be of type `ModuleCore`. Every other field is visited under its own name; what it contributes
-//! (a parameter, a buffer, a child, nothing) is decided by its type through `ModuleField`, not by this macro, so
-//! aliases and generics work. `#[module(skip)]` leaves a field out, `#[module(rename = "…")]` gives it another name.
+//! One field must be of type `ModuleCore`. Every other field is visited under its own name. What it contributes (a parameter, a
+//! buffer, a child module, nothing) depends on its type, through `ModuleField`, and not on this macro, so aliases and generics
+//! work. `#[module(skip)]` leaves a field out, `#[module(rename = "…")]` gives it another name.
 //! It also implements `Debug`, which prints the tree; `#[module(no_debug)]` on the struct disables that, and
 //! `#[module(extra_repr = path)]` names the function that prints the module's arguments.
 #![forbid(unsafe_code)]

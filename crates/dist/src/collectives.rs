@@ -9,7 +9,7 @@ use crate::{Error, Result};
 use firebrand_core::Tensor;
 use firebrand_core::autograd::no_grad;
 
-/// What a communication hook may ask of the other ranks. All ranks must make the same calls in the same order.
+/// The collectives that a communication hook may call. All ranks must make the same calls in the same order.
 pub struct Collectives<'a> {
     link: &'a mut dyn Link,
     rank: usize,

@@ -30,14 +30,14 @@ use std::sync::{Arc, OnceLock};
 pub struct DdpOptions {
     /// Size of a bucket in bytes. Larger ones have less overhead, smaller ones start earlier.
     pub bucket_bytes: usize,
-    /// Size of the first bucket in bytes, and the most of the last: smaller, so that communication starts early and ends soon after
-    /// the backward pass.
+    /// Size in bytes of the first bucket, and the largest size of the last: smaller, so that communication starts early and ends soon
+    /// after the backward pass.
     pub first_bucket_bytes: usize,
     /// Divide the sum by the number of ranks. Turn it off if losses are already scaled by each rank's share.
     pub average: bool,
     /// Overwrite buffers with rank 0's after each pass.
     pub broadcast_buffers: bool,
-    /// Round wider gradients to this half-precision dtype before they travel: half the bytes of f32, and three significant digits.
+    /// Round wider gradients to this half-precision dtype before they are sent: half the bytes of f32, with two to three significant digits.
     /// Every shard's gradient and every sum of two is rounded, so results still depend on the number of shards alone.
     pub wire: Option<DType>,
 }
@@ -61,7 +61,7 @@ impl DdpOptions {
         self
     }
 
-    /// Size of the first bucket in bytes, and the most of the last.
+    /// Size in bytes of the first bucket, and the largest size of the last.
     pub fn first_bucket_bytes(mut self, bytes: usize) -> Self {
         self.first_bucket_bytes = bytes;
         self
@@ -79,14 +79,14 @@ impl DdpOptions {
         self
     }
 
-    /// The half-precision dtype in which gradients travel; `None` leaves them as they are.
+    /// The half-precision dtype in which gradients are sent; `None` sends them unchanged.
     pub fn wire(mut self, dtype: impl Into<Option<DType>>) -> Self {
         self.wire = dtype.into();
         self
     }
 }
 
-/// Keeps the replicas of a module equal as long as it lives. Use the module as usual: `loss.backward()` averages gradients
+/// Keeps the replicas of a module equal while it exists. Use the module as usual: `loss.backward()` averages gradients
 /// over all ranks.
 ///
 /// ```
@@ -260,7 +260,7 @@ impl DistributedDataParallel {
     }
 
     /// Replaces the sum of a bucket over all ranks by `hook`, which runs on the communication thread while the backward pass
-    /// goes on and returns what becomes the gradients: to compress them, say, or to average in another way. Gradients
+    /// is still running and returns the new gradients: to compress them, for example, or to average differently. Gradients
     /// are then not divided by the number of ranks, and [`DdpOptions::wire`] does not apply. There can be only one hook; in a world of
     /// one process it is not called.
     ///
@@ -291,8 +291,8 @@ impl DistributedDataParallel {
         self.replica.hook.set(Arc::new(hook)).map_err(taken)
     }
 
-    /// Hands over to a training loop, which scales losses by each shard's share of the labels and asks for buffers when all
-    /// shards are done: gradients are added up instead of averaged, and buffers stay as they are until
+    /// Leaves control to a training loop, which scales losses by each shard's share of the labels and syncs buffers when all
+    /// shards are done: gradients are summed instead of averaged, and buffers do not change until
     /// [`DistributedDataParallel::sync_buffers`].
     pub fn set_managed(&self, managed: bool) {
         self.replica.managed.store(managed, SeqCst);
@@ -305,7 +305,7 @@ impl DistributedDataParallel {
 
     /// Ends one of several shards that this rank computes in a step; the backward passes of all but the last run under
     /// [`DistributedDataParallel::no_sync`], and gradients of a step begin empty. Shards of a step are added along the tree of
-    /// [`tree`](crate::tree), so their number decides about the bits of the sum, and not how many of them are on a rank.
+    /// [`tree`](crate::tree), so the bits of the sum depend on their number, and not on how many of them are on a rank.
     pub fn end_shard(&self, last: bool) -> Result<()> {
         let replica = &self.replica;
         if !last {

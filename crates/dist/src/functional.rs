@@ -4,7 +4,7 @@ use crate::World;
 use firebrand_core::autograd::{Context, Function};
 use firebrand_core::{Result, Tensor};
 
-/// The sum over all ranks, as a function that can be differentiated any number of times. What depends on the sum exists on every
+/// The sum over all ranks, as a function that can be differentiated any number of times. Values computed from the sum exist on every
 /// rank, so the gradient of a rank's term is the sum of all ranks' gradients.
 ///
 /// ```

@@ -1,8 +1,8 @@
 //! Distributed training.
 //!
-//! A [`World`] is the group of processes that train together: [`World::from_env`] joins the one that `mpirun` started, and is a world
-//! of one process otherwise; [`threads::run`] creates one from threads, for tests. [`DistributedDataParallel`] keeps the replicas
-//! of a module equal: it adds up gradients while the backward pass still runs.
+//! A [`World`] is a group of processes that train together. [`World::from_env`] joins the group that `mpirun` started, or returns a
+//! world of one process; [`threads::run`] creates a world from threads, for tests. [`DistributedDataParallel`] keeps the replicas
+//! of a module equal by averaging gradients while the backward pass is still running.
 //!
 //! - *Guarantee:* a sum over ranks is computed by one rank, along a fixed binary tree ([`tree`]). Its bits do not depend on the MPI
 //!   library, the network or timing, and they are the same on every rank.
@@ -36,7 +36,7 @@ pub use error::{Error, Result};
 pub use shards::check_shards;
 pub use world::{Pending, World, WorldOptions};
 
-/// What started this process, if it is a launcher of MPI programs.
+/// The launcher of MPI programs that started this process, if any.
 pub fn launcher() -> Option<String> {
     #[cfg(unix)]
     return mpi::launcher_name();

@@ -8,7 +8,7 @@ use crate::{Error, Result};
 use firebrand_core::Tensor;
 use firebrand_core::autograd::no_grad;
 
-/// Refuses a number of shards that ranks cannot share so that each has a whole part of the tree.
+/// An error if the shards cannot be divided so that each rank has a whole subtree.
 pub fn check_shards(shards: usize, ranks: usize) -> Result<()> {
     if ranks > 0 && shards.is_multiple_of(ranks) && (shards / ranks).is_power_of_two() {
         return Ok(());

@@ -213,7 +213,7 @@ impl World {
     }
 
     /// The sum over all ranks, bitwise identical on every rank. Shape and dtype must be the same on all. Gradients do not flow
-    /// through it; [`functional::all_reduce`](crate::functional::all_reduce) is the sum that has them.
+    /// through it; [`functional::all_reduce`](crate::functional::all_reduce) is the differentiable version.
     pub fn all_reduce(&self, t: &Tensor) -> Result<Tensor> {
         let t = t.try_detach()?;
         if self.is_alone() {
@@ -243,7 +243,7 @@ impl World {
         self.collect(move |ranks| ranks.broadcast(&t, root))
     }
 
-    /// As [`World::broadcast`], of several tensors of one dtype, which travel together.
+    /// Like [`World::broadcast`], for several tensors of one dtype, which are sent together.
     pub fn broadcast_all(&self, tensors: &[&Tensor], root: usize) -> Result<()> {
         let [first, ..] = tensors else { return Ok(()) };
         if self.is_alone() {

@@ -1,4 +1,5 @@
-//! The guide. Its examples are compiled and run as tests; start with [`first_model`] or [`coming_from_pytorch`].
+#![doc = include_str!("guide/links.txt")]
+#![doc = include_str!("guide/README.md")]
 
 // Chapters are read as plain files too, where a link to `crate::…` is dead. So they only name items in brackets, and `links.txt`
 // has the targets. It comes first: of two definitions of a link the first counts, and those in a file lead to other files.

@@ -22,7 +22,16 @@
 //! explain hooks, memory, threads and more.
 //!
 //! Each of these is a feature (`compile`, `dist`, `graph`, `io`, `nn`, `viz`), on by default; tensors, ops, autograd, transforms
-//! and modules are always included. `fft` is a feature too: without it, Fourier transforms return an error.
+//! and modules are always included. Four more features, also on by default, select ops and kernels:
+//!
+//! - `fft`: Fourier transforms; without it, they return an error.
+//! - `linalg`: large decompositions with `faer`; without it, plain loops run instead, and `linalg_eig` and decompositions of complex
+//!   matrices return an error.
+//! - `torchvision`: the ops of detection models.
+//! - `avx512`: kernels for AVX-512; without it, those for AVX2 run.
+//!
+//! Off by default are `parquet` (tables in Parquet files) and `race-checks` (detects [races between threads](guide::threads) in
+//! release builds).
 //!
 //! This crate re-exports the others; tensors, ops and autograd come from [`firebrand_core`]. Examples in the re-exported crates
 //! import them by name (`use firebrand_nn::…`); with this crate, write `use firebrand::nn::…`.

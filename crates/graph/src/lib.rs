@@ -1,7 +1,7 @@
 //! Programs as data: graphs of ops with their signature and state.
 //!
-//! `ir` is the graph; `program` and `signature` what an export adds to it; `verify` says what is well formed.
-//! This crate knows nothing of kernels. File formats are in `pt2/` only, and nothing here prints.
+//! `ir` is the graph; `program` and `signature` are what an export adds to it; `verify` defines which graphs are well formed.
+//! This crate knows nothing of kernels. File formats are confined to `pt2/`, and nothing here prints.
 #![forbid(unsafe_code)]
 
 mod call;

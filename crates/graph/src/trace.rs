@@ -141,7 +141,7 @@ impl Trace {
         }
     }
 
-    /// An empty graph of what derivatives are made of: they hold results by aliases of their own, which are known by
+    /// An empty graph for derivatives: they hold results by separate aliases, which are known by
     /// their memory. No op that is recorded may write.
     pub(crate) fn below() -> Trace {
         Trace { memory: Some(HashMap::new()), below: true, ..Trace::new(true, Free::Constant) }

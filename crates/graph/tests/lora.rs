@@ -193,7 +193,7 @@ fn refusals_name_what_is_wrong() {
         assert!(message.contains(words), "{message}");
     };
     let targets = |name: &str| LoraOptions { targets: Some(vec![name.to_string()]), ..LoraOptions::default() };
-    refused(targets("query"), "ends in \"query\"; it has down_proj, gate_proj");
+    refused(targets("query"), "ends in \"query\"; it has \"down_proj\", \"gate_proj\"");
     refused(LoraOptions { rank: 0, ..LoraOptions::default() }, "at least 1");
     refused(LoraOptions { alpha: f64::NAN, ..LoraOptions::default() }, "finite");
     refused(LoraOptions { modules_to_save: vec!["score".into()], ..LoraOptions::default() }, "\"score\"");

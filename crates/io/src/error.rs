@@ -81,7 +81,7 @@ pub enum Error {
         found: u64,
     },
     /// Not a zip archive, or a damaged one.
-    #[error("zip archive: {0}")]
+    #[error("{}", zip_reason(.0))]
     Zip(#[from] zip::result::ZipError),
     /// An archive that claims to hold more than its length allows.
     #[error("zip archive claims {claimed} bytes from {stored} stored ones: implausible compression ratio")]
@@ -116,6 +116,12 @@ pub enum Error {
     Damaged {
         /// What is wrong.
         reason: String,
+    },
+    /// The first bytes are those of no format that is read here.
+    #[error("unknown format; expected {expected}")]
+    UnknownFormat {
+        /// The formats.
+        expected: &'static str,
     },
     /// An unsafe name in an archive.
     #[error("the entry name `{}` {reason}", plain(name))]
@@ -153,7 +159,7 @@ pub enum Error {
         limit: u64,
     },
     /// Only regular files are read.
-    #[error("this is {what}, not a regular file; copy its content to one first")]
+    #[error("expected a regular file, found {what}{}", advice(what))]
     NotRegular {
         /// What it is.
         what: &'static str,
@@ -181,6 +187,22 @@ pub enum Error {
     /// A tensor could not be created, or its data could not be read.
     #[error(transparent)]
     Tensor(#[from] firebrand_core::Error),
+}
+
+/// What to do about an input that is not a regular file.
+fn advice(what: &str) -> &'static str {
+    if what == DIRECTORY { "" } else { "; copy its content to a file first" }
+}
+
+/// What the kind of a directory is called.
+pub(crate) const DIRECTORY: &str = "a directory";
+
+/// What the zip library says, in words for people who have a file and not the format's specification.
+fn zip_reason(e: &zip::result::ZipError) -> String {
+    match e {
+        zip::result::ZipError::InvalidArchive(_) => format!("zip archive truncated or damaged ({e})"),
+        e => format!("zip archive: {e}"),
+    }
 }
 
 /// Text of a file made safe to print: control characters and those that change the direction of text are escaped, as

@@ -1,6 +1,6 @@
 //! Input files: regular ones only, whose length is known before they are read.
 //!
-//! A FIFO could block a reader forever and a device could feed it without end, so both are errors, as are folders.
+//! A FIFO could block a reader forever and a device could feed it without end, so both are errors, as are directories.
 
 use crate::{Error, Result};
 use std::fs::{File, Metadata, OpenOptions};
@@ -22,7 +22,7 @@ fn kind(found: &Metadata) -> Option<&'static str> {
         }
     }
     match found {
-        m if m.is_dir() => Some("a folder"),
+        m if m.is_dir() => Some(crate::error::DIRECTORY),
         m if m.is_file() => None,
         _ => Some("no file"),
     }

@@ -29,8 +29,8 @@ pub fn read_weights(path: impl AsRef<Path>, memory: Memory) -> Result<Tensors> {
         [_, _, _, _, _, _, _, _, b'{'] => read_safetensors_with(path, memory),
         [b'{', ..] | [b' ' | b'\n' | b'\t' | b'\r', ..] => read_shards(path, memory),
         _ => {
-            let reason = "not a safetensors file, a safetensors index, an npz or a torch.save file".to_string();
-            Err(Error::Damaged { reason }.in_file(path))
+            let expected = "a .safetensors file, the index of its shards, an .npz or a torch.save file";
+            Err(Error::UnknownFormat { expected }.in_file(path))
         }
     }
 }

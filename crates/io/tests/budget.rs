@@ -162,7 +162,7 @@ fn a_storage_has_one_element_type() {
     };
     assert!(read(["FloatStorage", "FloatStorage"]).is_ok());
     let message = read(["FloatStorage", "IntStorage"]).err().unwrap().to_string();
-    assert!(message.contains("storage 0 is claimed to hold"), "{message}");
+    assert!(message.contains("storage 0 has two dtypes"), "{message}");
 }
 
 /// Text of files never reaches a message as it is.

@@ -40,11 +40,11 @@ fn only_regular_files_are_read() {
         }),
     ];
     let places =
-        [(&*fifo, "a FIFO"), (dir.path(), "a folder"), (Path::new("/dev/zero"), "a device"), (&*link, "a device")];
+        [(&*fifo, "a FIFO"), (dir.path(), "a directory"), (Path::new("/dev/zero"), "a device"), (&*link, "a device")];
     for (name, read) in readers {
         for (path, what) in places {
             let message = read(path).unwrap_or_else(|| panic!("{name} read {what}")).to_string();
-            assert!(message.contains(&format!("this is {what}, not a regular file")), "{name}: {message}");
+            assert!(message.contains(&format!("expected a regular file, found {what}")), "{name}: {message}");
         }
         let message = read(&dir.path().join("missing")).unwrap().to_string();
         assert!(message.contains("missing"), "{name}: {message}");

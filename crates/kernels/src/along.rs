@@ -1,4 +1,4 @@
-//! How kernels that work along one dimension see their operands: the dimension itself, and all others merged.
+//! Operands of kernels that work along one dimension: the dimension itself, and all others merged.
 //!
 //! Knows sizes and strides only. The others are sorted by the first operand's stride, so neighbors in memory are
 //! neighbors in the walk.

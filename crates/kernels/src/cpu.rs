@@ -1,4 +1,4 @@
-//! Which instruction set kernels use: chosen once, on first use. What the sets are is in `sets`.
+//! The choice of an instruction set, made once, on first use. The sets themselves are in `sets`.
 //!
 //! `FIREBRAND_CPU=avx512|avx2|neon|simd128|portable` forces a lower one; asking for one that the machine does not have gives
 //! the best below it.
@@ -57,7 +57,7 @@ impl Isa {
             Isa::Portable => true,
             Isa::Simd128 => cfg!(all(target_arch = "wasm32", target_feature = "simd128")),
             Isa::Neon => cfg!(target_arch = "aarch64"),
-            #[cfg(target_arch = "x86_64")]
+            #[cfg(all(target_arch = "x86_64", feature = "avx2"))]
             Isa::Avx2 => crate::sets::avx2::available(),
             #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
             Isa::Avx512 => crate::sets::avx512::available(),

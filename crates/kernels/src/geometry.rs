@@ -1,4 +1,4 @@
-//! How several strided operands are walked together: dimensions merged, then cut into two-dimensional tiles.
+//! Walks over several strided operands at once: dimensions merged, then cut into two-dimensional tiles.
 //!
 //! Guarantees: every index is visited exactly once; dimensions of size one are gone, and neighbors that every operand
 //! walks as one are one. The order follows the memory of a leading operand (an output), so writes are sequential. A tile

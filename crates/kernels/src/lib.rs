@@ -1,9 +1,9 @@
 //! Compute kernels on strided memory.
 //!
 //! This crate deals with memory, element types, strides, threads and instruction sets. It knows nothing of tensors, shape rules and
-//! derivatives: its callers have checked shapes and dtypes before they call. What memory safety depends on is asserted here
-//! as well, once per call, so that safe functions are safe for every caller; that two threads do not write and read one
-//! element at the same time is up to the callers (see `Storage`). Nearly all `unsafe` of the workspace is here.
+//! derivatives: callers check shapes and dtypes first. Everything that memory safety depends on is asserted here again, once per
+//! call, so that safe functions are safe for every caller. One thing is up to the callers: no two threads may write and read one
+//! element at the same time (see `Storage`). Nearly all `unsafe` of the workspace is here.
 
 mod along;
 pub mod attention;

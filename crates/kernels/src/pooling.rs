@@ -1,13 +1,17 @@
 //! Max and average pooling, plain and adaptive, in one to three dimensions.
 //!
 //! Memory is contiguous planes (`batch * channels` of them), threads share out the planes. Half types compute in f32.
-//! Every pooling is a list of input spans per dimension (`Span`) and one of two loops over them.
+//! Every pooling is a list of input spans per dimension (`Span`) and one of two loops over them. Neighbors in a row whose spans are
+//! alike are computed side by side, each in the order in which it is computed alone.
 //! As in PyTorch: indices are flat positions in the input plane, and a NaN wins every maximum (the last one, if several).
 //! Output sizes come from the caller, who knows `ceil_mode`.
 #![allow(unsafe_code)]
+// Lanes are indexed on purpose: that is what gets vectorised.
+#![allow(clippy::needless_range_loop)]
 
-use crate::real::{Ptr, Real, RealsMut, reals, with_real};
-use crate::{View, ViewMut, parallel, scratch};
+use crate::real::{Ptr, Real, RealsMut, Scratch, f32s, f32s_mut, per_isa, reals, with_real};
+use crate::sets::{self, LANES, TileKernel, Vector};
+use crate::{DType, Element, View, ViewMut, parallel, scratch};
 
 /// Sizes of a pooling, with three spatial dimensions: missing leading ones are 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,12 +70,42 @@ struct Span {
     count: usize,
 }
 
+/// Positions of a row whose spans are alike: of one length and count, each as far from its neighbor.
+#[derive(Clone, Copy, Default)]
+struct Alike {
+    from: usize,
+    to: usize,
+    stride: usize,
+}
+
+/// Fewest neighbors that are computed side by side.
+const FEWEST: usize = 4;
+
+impl Alike {
+    /// The stretch around the middle of a row.
+    fn of(row: &[Span]) -> Alike {
+        let middle = row.len() / 2;
+        let Some([a, b]) = row.get(middle..middle + 2) else { return Alike::default() };
+        let Some(stride) = b.start.checked_sub(a.start) else { return Alike::default() };
+        let follows = |a: &Span, b: &Span| b.start == a.start + stride && b.end == a.end + stride && a.count == b.count;
+        let (mut from, mut to) = (middle, middle + 1);
+        while from > 0 && follows(&row[from - 1], &row[from]) {
+            from -= 1;
+        }
+        while to < row.len() && follows(&row[to - 1], &row[to]) {
+            to += 1;
+        }
+        if to - from < FEWEST || a.start >= a.end { Alike::default() } else { Alike { from, to, stride } }
+    }
+}
+
 /// The spans of every output position, by dimension.
 struct Spans {
     planes: usize,
     input: [usize; 3],
     axes: [Vec<Span>; 3],
     step: [usize; 3],
+    alike: Alike,
 }
 
 impl Spans {
@@ -85,7 +119,10 @@ impl Spans {
     ) -> Spans {
         let empty = planes == 0 || output.contains(&0);
         let axes = [0, 1, 2].map(|d| scratch::collected((0..if empty { 0 } else { output[d] }).map(|o| span(d, o))));
-        Spans { planes, input, axes, step }
+        // Positions side by side are counted in 32 bits.
+        let counted = planes > 0 && input.iter().product::<usize>() <= u32::MAX as usize;
+        let alike = if counted { Alike::of(&axes[2]) } else { Alike::default() };
+        Spans { planes, input, axes, step, alike }
     }
 
     fn max(s: &PoolShape) -> Spans {
@@ -158,7 +195,7 @@ impl Spans {
 
 /// Maximum of each window, and where it was.
 pub fn max_pool(shape: &PoolShape, x: View<'_>, out: ViewMut<'_>, indices: ViewMut<'_>) {
-    maxima(&Spans::max(shape), x, out, indices)
+    maxima(&Spans::max(shape), Maxima::serves(shape).then_some(shape), x, out, indices)
 }
 
 /// Maximum of each of `output` nearly equal parts of the input, and where it was.
@@ -170,47 +207,187 @@ pub fn adaptive_max_pool(
     out: ViewMut<'_>,
     indices: ViewMut<'_>,
 ) {
-    maxima(&Spans::adaptive(planes, input, output), x, out, indices)
+    maxima(&Spans::adaptive(planes, input, output), None, x, out, indices)
 }
 
-fn maxima(s: &Spans, x: View<'_>, out: ViewMut<'_>, indices: ViewMut<'_>) {
+/// The maxima of spans; `regular` if they are windows that [`Maxima`] takes.
+fn maxima(s: &Spans, regular: Option<&PoolShape>, x: View<'_>, out: ViewMut<'_>, indices: ViewMut<'_>) {
     let (plane, pixels) = (s.in_plane(), s.out_plane());
     assert!(x.numel() == s.planes * plane && out.numel() == s.planes * pixels && indices.numel() == out.numel());
     assert!(indices.dtype() == crate::DType::I64 && indices.is_contiguous());
+    if out.numel() == 0 {
+        return;
+    }
     with_real!(x.dtype(), T => {
         let x = reals::<T>(x);
         let mut out = RealsMut::<T>::new(out);
         let to = Ptr::new(&mut out);
         parallel::split(s.planes, s.grain(), |r| {
-            for p in r {
-                // SAFETY: one plane of both outputs a step.
-                let (out, indices) = unsafe {
-                    let indices = indices.ptr::<i64>().add(p * pixels);
-                    (to.slice(p * pixels, pixels), std::slice::from_raw_parts_mut(indices, pixels))
-                };
-                max_plane(s, &x[p * plane..][..plane], out, indices);
+            let all = r.start * pixels..r.end * pixels;
+            // SAFETY: the planes of both outputs that are this part's.
+            let (out, indices) = unsafe {
+                let indices = indices.ptr::<i64>().add(all.start);
+                (to.slice(all.start, all.len()), std::slice::from_raw_parts_mut(indices, all.len()))
+            };
+            let x = &x[r.start * plane..r.end * plane];
+            if let (Some(shape), DType::F32) = (regular, T::DTYPE) {
+                let (x, out) = (f32s(x), f32s_mut(out));
+                // SAFETY: slices of whole planes.
+                return unsafe { sets::tiles(Maxima { shape, spans: s, x, out, indices }) };
+            }
+            for (i, (out, indices)) in
+                out.chunks_exact_mut(pixels).zip(indices.chunks_exact_mut(pixels)).enumerate()
+            {
+                max_plane(s, &x[i * plane..][..plane], out, indices);
             }
         });
         out.finish();
     })
 }
 
+/// The maxima of a plane, window by window.
 fn max_plane<T: Real>(s: &Spans, x: &[T], out: &mut [T], indices: &mut [i64]) {
     s.each(|o, spans| {
-        let [z, y, w] = spans;
-        let mut best = T::NEG_INFINITY;
-        let mut at = (z.start * s.input[1] + y.start) * s.input[2] + w.start;
-        s.rows(spans, |start, len| {
-            for (i, &v) in x[start..start + len].iter().enumerate().step_by(s.step[2]) {
+        let (best, at) = maximum(s, x, spans);
+        (out[o], indices[o]) = (best, at as i64);
+    });
+}
+
+/// Planes of windows a step of 1 or 2 apart in f32: the maxima of sixteen neighbors at once. To be run with outputs that nothing else uses,
+/// as long as the input's planes.
+struct Maxima<'a> {
+    shape: &'a PoolShape,
+    spans: &'a Spans,
+    x: &'a [f32],
+    out: &'a mut [f32],
+    indices: &'a mut [i64],
+}
+
+impl Maxima<'_> {
+    /// Whether it takes this pooling: places in a plane are counted in floats.
+    fn serves(s: &PoolShape) -> bool {
+        let pixels = s.input.iter().try_fold(1usize, |a, &b| a.checked_mul(b));
+        let reach = s.kernel[2].saturating_mul(s.dilation[2]);
+        matches!(s.stride[2], 1 | 2) && pixels.is_some_and(|n| n < 1 << 23) && reach < 1 << 20
+    }
+}
+
+impl TileKernel for Maxima<'_> {
+    type Out = ();
+    #[inline(always)]
+    unsafe fn run<V: Vector, const R: usize, const N: usize>(self) {
+        let Maxima { shape, spans, x, out, indices } = self;
+        let [_, height, width] = spans.input;
+        let (plane, row, lines) = (spans.in_plane(), spans.axes[2].len(), spans.axes[1].len());
+        let (step, apart, left) = (shape.stride[2], spans.step[2] as isize, shape.padding[2] as isize);
+        // Of each output, where its window begins and where it would begin without padding: what a place is counted from.
+        let mut begin = Scratch::<f32>::new(2 * row.next_multiple_of(LANES));
+        let (begin, origin) = begin.split_at_mut(row.next_multiple_of(LANES));
+        for o in 0..begin.len() {
+            begin[o] = spans.axes[2][o.min(row - 1)].start as f32;
+            origin[o] = (o * step) as f32;
+        }
+        let (mut best, mut place) = ([0.0; LANES], [0.0; LANES]);
+        for (line, (out, indices)) in out.chunks_exact_mut(row).zip(indices.chunks_exact_mut(row)).enumerate() {
+            let (p, z, y) = (line / lines / spans.axes[0].len(), line / lines % spans.axes[0].len(), line % lines);
+            let (x, z, y) = (&x[p * plane..][..plane], spans.axes[0][z], spans.axes[1][y]);
+            let first = V::splat(((z.start * height + y.start) * width) as f32);
+            for o in (0..row).step_by(LANES) {
+                // Nothing is larger than what is not there, so windows need not be cut where the plane ends.
+                let lowest = V::splat(f32::NEG_INFINITY);
+                // SAFETY: they are a whole number of vectors.
+                let (begin, origin) = unsafe { (V::load(begin.as_ptr().add(o)), V::load(origin.as_ptr().add(o))) };
+                let mut found = (lowest, first.add(begin).sub(origin));
+                for iz in (z.start..z.end).step_by(spans.step[0]) {
+                    for iy in (y.start..y.end).step_by(spans.step[1]) {
+                        let line = ((iz * height + iy) * width) as isize;
+                        for k in 0..shape.kernel[2] as isize {
+                            let from = (o * step) as isize + k * apart - left;
+                            // Columns from there on that are in the plane.
+                            let inside = |from: isize| {
+                                let bits = |n: isize| (1u32 << n.clamp(0, LANES as isize)) - 1;
+                                (bits(width as isize - from) & !bits(-from)) as u16
+                            };
+                            let near = x.as_ptr().wrapping_offset(line + from);
+                            // SAFETY: lanes outside of the line are masked off.
+                            let v = unsafe {
+                                let low = lowest.load_over(inside(from), near);
+                                if step == 1 {
+                                    low
+                                } else {
+                                    let next = from + LANES as isize;
+                                    low.unzip(lowest.load_over(inside(next), near.wrapping_add(LANES)))[0]
+                                }
+                            };
+                            found = V::larger(found, (v, V::splat((line + k * apart - left) as f32)));
+                        }
+                    }
+                }
+                // SAFETY: both have sixteen elements.
+                unsafe {
+                    found.0.store(best.as_mut_ptr());
+                    found.1.add(origin).store(place.as_mut_ptr());
+                }
+                let mut places = [0; LANES];
+                for l in 0..LANES {
+                    places[l] = i64::from(place[l] as i32);
+                }
+                let lanes = LANES.min(row - o);
+                out[o..o + lanes].copy_from_slice(&best[..lanes]);
+                indices[o..o + lanes].copy_from_slice(&places[..lanes]);
+            }
+        }
+    }
+}
+
+/// The maximum of one window, and where it is.
+#[inline(always)]
+fn maximum<T: Real>(s: &Spans, x: &[T], spans: [Span; 3]) -> (T, usize) {
+    let [z, y, w] = spans;
+    let mut best = T::NEG_INFINITY;
+    let mut at = (z.start * s.input[1] + y.start) * s.input[2] + w.start;
+    for iz in (z.start..z.end).step_by(s.step[0]) {
+        for iy in (y.start..y.end).step_by(s.step[1]) {
+            let start = (iz * s.input[1] + iy) * s.input[2];
+            for i in (w.start..w.end).step_by(s.step[2]) {
+                let v = x[start + i];
                 // Unequal to itself: NaN.
                 #[allow(clippy::eq_op)]
                 if v > best || v != v {
                     (best, at) = (v, start + i);
                 }
             }
-        });
-        (out[o], indices[o]) = (best, at as i64);
-    });
+        }
+    }
+    (best, at)
+}
+
+/// `L` values, `stride` apart.
+#[inline(always)]
+fn strided<T: Real, const L: usize>(x: &[T], start: usize, stride: usize) -> [T; L] {
+    let mut v = [T::ZERO; L];
+    match stride {
+        1 => v.copy_from_slice(&x[start..start + L]),
+        // Pairs are read whole and split; the pair of the last value may end where the plane does.
+        2 if start + 2 * L <= x.len() => {
+            let pairs = &x[start..start + 2 * L];
+            for l in 0..L {
+                v[l] = pairs[2 * l];
+            }
+        }
+        2 if start > 0 => {
+            let pairs = &x[start - 1..start - 1 + 2 * L];
+            for l in 0..L {
+                v[l] = pairs[2 * l + 1];
+            }
+        }
+        _ => {
+            for l in 0..L {
+                v[l] = x[start + l * stride];
+            }
+        }
+    }
+    v
 }
 
 /// Gradient of any max pooling: adds each output's gradient to the input it came from.
@@ -287,26 +464,87 @@ fn averages(s: &Spans, divisor_override: Option<i64>, x: View<'_>, out: ViewMut<
             for p in r {
                 // SAFETY: one plane a step.
                 let out = unsafe { to.slice(p * pixels, pixels) };
-                let x = &x[p * plane..][..plane];
-                s.each(|o, spans| {
-                    let mut sum = T::ZERO;
-                    s.rows(spans, |start, len| sum += sum_row(&x[start..start + len]));
-                    let empty = spans.iter().any(|s| s.start >= s.end);
-                    out[o] = if empty { T::ZERO } else { sum / divisor::<T>(spans, divisor_override) };
-                });
+                average_plane(s, divisor_override, &x[p * plane..][..plane], out);
             }
         });
         out.finish();
     })
 }
 
-/// Sum of a row, in 16 partial sums if it is long.
+per_isa! {
+    /// The averages of a plane.
+    fn average_plane<T: Real>(s: &Spans, divisor_override: Option<i64>, x: &[T], out: &mut [T]) {
+        let (row, Alike { from, to, .. }) = (s.axes[2].len().max(1), s.alike);
+        // Long rows have partial sums of their own.
+        let (from, to) = if to > from && s.axes[2][from].end - s.axes[2][from].start < PARTS { (from, to) } else { (0, 0) };
+        for (line, out) in out.chunks_exact_mut(row).enumerate() {
+            let zy = [s.axes[0][line / s.axes[1].len()], s.axes[1][line % s.axes[1].len()]];
+            for o in (0..from).chain(to..row) {
+                let spans = [zy[0], zy[1], s.axes[2][o]];
+                let mut sum = T::ZERO;
+                s.rows(spans, |start, len| sum += sum_row(&x[start..start + len]));
+                let empty = spans.iter().any(|s| s.start >= s.end);
+                out[o] = if empty { T::ZERO } else { sum / divisor::<T>(spans, divisor_override) };
+            }
+            match to - from {
+                0 => {}
+                16.. => averages_side_by_side::<T, 16>(s, divisor_override, x, zy, out),
+                8.. => averages_side_by_side::<T, 8>(s, divisor_override, x, zy, out),
+                _ => averages_side_by_side::<T, FEWEST>(s, divisor_override, x, zy, out),
+            }
+        }
+    }
+}
+
+/// The averages of the stretch of a row whose spans are alike and short, `L` at once, each summed as [`sum_row`] does.
+#[inline(always)]
+fn averages_side_by_side<T: Real, const L: usize>(
+    s: &Spans,
+    divisor_override: Option<i64>,
+    x: &[T],
+    [z, y]: [Span; 2],
+    out: &mut [T],
+) {
+    let Alike { from, to, stride } = s.alike;
+    let [_, height, width] = s.input;
+    for o in (from..to).step_by(L) {
+        let o = o.min(to - L);
+        let w = s.axes[2][o];
+        let mut sums = [T::ZERO; L];
+        for iz in z.start..z.end {
+            for iy in y.start..y.end {
+                let mut row = [T::ZERO; L];
+                for i in w.start..w.end {
+                    let v = strided::<T, L>(x, (iz * height + iy) * width + i, stride);
+                    for l in 0..L {
+                        row[l] += v[l];
+                    }
+                }
+                for l in 0..L {
+                    sums[l] += row[l];
+                }
+            }
+        }
+        if [z, y].iter().all(|s| s.start < s.end) {
+            let by = divisor::<T>([z, y, w], divisor_override);
+            for l in 0..L {
+                sums[l] = sums[l] / by;
+            }
+        }
+        out[o..o + L].copy_from_slice(&sums);
+    }
+}
+
+/// Partial sums of a long row.
+const PARTS: usize = 16;
+
+/// Sum of a row, in partial sums if it is long.
 #[inline(always)]
 fn sum_row<T: Real>(row: &[T]) -> T {
-    let chunks = row.chunks_exact(16);
+    let chunks = row.chunks_exact(PARTS);
     let mut sum = chunks.remainder().iter().fold(T::ZERO, |a, &b| a + b);
-    if row.len() >= 16 {
-        let mut acc = [T::ZERO; 16];
+    if row.len() >= PARTS {
+        let mut acc = [T::ZERO; PARTS];
         for chunk in chunks {
             acc.iter_mut().zip(chunk).for_each(|(a, &v)| *a += v);
         }

@@ -74,7 +74,7 @@ macro_rules! per_isa {
         $vis fn $name $(<T: $bound>)?($($arg: $ty),*) $(-> $result)? {
             #[inline(always)]
             fn body $(<T: $bound>)?($($arg: $ty),*) $(-> $result)? $body
-            #[cfg(target_arch = "x86_64")]
+            #[cfg(all(target_arch = "x86_64", feature = "avx2"))]
             {
                 $crate::sets::avx2::for_avx2! {
                     fn avx2 $(<T: $bound>)?($($arg: $ty),*) $(-> $result)? {
@@ -107,6 +107,20 @@ pub(crate) use per_isa;
 pub(crate) fn alone() -> std::sync::MutexGuard<'static, ()> {
     static LOCK: std::sync::Mutex<()> = std::sync::Mutex::new(());
     LOCK.lock().unwrap_or_else(|e| e.into_inner())
+}
+
+/// The same values, known to be f32.
+pub(crate) fn f32s<T: Real>(s: &[T]) -> &[f32] {
+    assert_eq!(T::DTYPE, DType::F32);
+    // SAFETY: `f32` is the one type of this dtype.
+    unsafe { std::slice::from_raw_parts(s.as_ptr().cast(), s.len()) }
+}
+
+/// Like [`f32s`], to write.
+pub(crate) fn f32s_mut<T: Real>(s: &mut [T]) -> &mut [f32] {
+    assert_eq!(T::DTYPE, DType::F32);
+    // SAFETY: as above.
+    unsafe { std::slice::from_raw_parts_mut(s.as_mut_ptr().cast(), s.len()) }
 }
 
 /// A pointer that crosses threads; who makes one sees to it that the threads write disjoint elements.

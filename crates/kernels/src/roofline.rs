@@ -1,4 +1,4 @@
-//! What the machine can do at most: loops that do nothing but fused multiply-adds, or nothing but moving memory.
+//! The machine's peaks: loops of nothing but fused multiply-adds, or of nothing but memory traffic.
 //!
 //! Each runs on the calling thread, compiled for the instruction set in use, and says how much it did; taking the time is
 //! up to the caller. They compute nothing of use.

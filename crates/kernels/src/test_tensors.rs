@@ -1,4 +1,4 @@
-//! What kernel tests share: small tensors of any dtype and layout, and walks over coordinates.
+//! Helpers of the kernel tests: small tensors of any dtype and layout, and walks over coordinates.
 
 use crate::random::Generator;
 use crate::walk::for_runs;

@@ -1,13 +1,14 @@
 //! Decompositions of one matrix: `faer` behind plain slices.
 //!
-//! Everything generic is instantiated here, once for each of the three element types ([`Field`]), so that crates which call
-//! it compile none of it, and this crate is compiled beside them. Matrices are column-major without gaps.
+//! Everything generic is instantiated here, once for each of the three element types ([`Field`]), so that no crate that uses it
+//! compiles it again, and this crate is built in parallel with them. Matrices are column-major without gaps.
 //!
-//! Guarantees: no memory is taken without asking (`faer` works in memory reserved here, and running out of it is
-//! [`OutOfMemory`]; a thread keeps up to 4 MiB of it for the next call), and nothing panics on values that are not finite. What differs from LAPACK for matrices that are
-//! singular or not definite is reported, not repaired: the caller has plain loops for those.
-//!
-//! Does not know: batches, strides, signs and pivots as LAPACK numbers them.
+//! - *Guarantee:* memory is reserved fallibly before `faer` works in it; if there is none, the result is [`OutOfMemory`]. A thread
+//!   keeps up to 4 MiB for the next call.
+//! - *Guarantee:* nothing panics on values that are not finite.
+//! - *Guarantee:* results that differ from LAPACK's for singular or indefinite matrices are reported, not repaired: the caller has
+//!   plain loops for those.
+//! - *Independent of:* batches, strides, and LAPACK's signs and pivots.
 
 mod factor;
 mod spectral;

@@ -1,6 +1,6 @@
 //! Layers, losses, optimizers, data loading and a training loop, with PyTorch's names, defaults and results.
 //!
-//! The same seed gives the same initial weights, the same order of samples and the same steps as PyTorch does on the CPU.
+//! The same seed gives the same initial weights, the same order of samples and the same steps as PyTorch on the CPU.
 //! This crate depends on tensors and files; it knows nothing of graphs as data, the compiler or terminals.
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! Which checks there are, and how many rows of the op table drive each: what is known without the samples.
+//! The list of checks, and how many rows of the op table drive each: all that is known without the samples.
 //!
 //! `coverage.txt` has the counts, so that a program can show them without carrying the table; a test says when it is stale.
 

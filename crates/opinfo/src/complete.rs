@@ -1,4 +1,4 @@
-//! Which checks an op must have rows for, and where one is missing for a reason. Every entry is a decision; one that excuses nothing is stale.
+//! The checks that an op must have rows for, and the exceptions, with reasons. Every entry is a decision; one that excuses nothing is stale.
 
 use crate::check::Check;
 use firebrand_core::dispatch::{Derivative, Kind, Op, Tags};
@@ -38,7 +38,7 @@ pub const EXCUSES: &[Excuse] = &[
               is_same_size is_set_to _has_same_storage_numel size.int stride.int is_contiguous is_contiguous.memory_format \
               _debug_has_internal_overlap _shape_as_tensor",
         checks: &[Check::Meta],
-        reason: "the result is no tensor whose shape could be asked for",
+        reason: "the result is not a tensor with a shape",
     },
     Excuse {
         ops: "bincount nonzero_numpy lstm.data gru.data rnn_tanh.data rnn_relu.data",
@@ -74,7 +74,7 @@ pub const EXCUSES: &[Excuse] = &[
     Excuse {
         ops: "empty_like new_empty new_empty_strided",
         checks: &[Check::Layouts, Check::Threads, Check::Vmap],
-        reason: "values that nobody wrote",
+        reason: "uninitialized values",
     },
     Excuse {
         ops: "batch_norm native_batch_norm _native_batch_norm_legit _native_batch_norm_legit.no_stats \

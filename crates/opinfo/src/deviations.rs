@@ -1,4 +1,4 @@
-//! Where the table is not followed, and why. Every entry is a decision; an entry that matches no row is stale.
+//! Known deviations from the table, with reasons. Every entry is a decision; an entry that matches no row is stale.
 
 use crate::Check;
 use crate::row::{Argument, Numbers, Row};
@@ -100,7 +100,7 @@ pub const DEVIATIONS: &[Deviation] = &[
         ops: &[],
         checks: &[],
         rows: channels_last,
-        reason: "channels-last is no memory format here: strides say it, kernels read any strides",
+        reason: "channels-last is not a separate memory format: strides express it, and kernels read any strides",
     },
     Deviation {
         ops: &[

@@ -1,11 +1,11 @@
 //! The op table: samples of every op with PyTorch's results, and the checks that each sample drives.
 //!
-//! A [`Family`] is one file of `golden/opinfo`; a [`Row`] is one call. [`Check`] names what can be asked of a row,
-//! [`Check::applies`] whether it makes sense there, [`Check::run`] asks it. Tests run every check of every row;
+//! A [`Family`] is one file of `golden/opinfo`; a [`Row`] is one call. A [`Check`] is a property that a row can be tested for:
+//! [`Check::applies`] says whether it makes sense for a row, [`Check::run`] tests it. Tests run every check on every row;
 //! [`coverage`] counts them.
 //!
-//! All of it needs the feature `samples`, which is on unless switched off; without it there are only the counts,
-//! [`recorded_coverage`]. Nothing here knows how an op works, and nothing needs Python.
+//! All of this needs the feature `samples`, on by default; without it there are only the counts ([`recorded_coverage`]). Nothing
+//! here knows how an op works, and nothing needs Python.
 
 #[cfg(feature = "samples")]
 mod call;

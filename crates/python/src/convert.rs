@@ -1,7 +1,7 @@
 //! Values between Python and core, and the small objects that stand for dtypes, devices and memory formats.
 //!
 //! There is one Python object per dtype, as `t.dtype is firebrand.float32` asks for. Conversions look at exact kinds and never
-//! convert silently: a bool is no integer, a string no number.
+//! convert silently: a bool is not an integer, a string not a number.
 
 use crate::errors::Raise;
 use crate::identity;

@@ -1,9 +1,9 @@
 //! The Python package: tensors, autograd, function transforms and exported programs, on the boxed dispatch of core.
 //!
-//! Calls of ops go through one table (`overloads`, generated) and one binder (`bind`); there is no code per op. What users
-//! subclass or monkey-patch is Python (`python/firebrand`), what touches tensors, nodes and hooks is here.
-//! No lock of ours is held while Python runs, and kernels and backward passes run detached from the interpreter.
-//! Nothing here computes: it knows the façade and no kernels.
+//! Calls of ops go through one table (`overloads`, generated) and one binder (`bind`); there is no code per op. Classes that users
+//! subclass or monkey-patch are written in Python (`python/firebrand`); everything that touches tensors, nodes and hooks is here.
+//! No lock of this crate is held while Python runs, and kernels and backward passes run detached from the interpreter.
+//! Nothing here computes: the crate knows the façade and no kernels.
 #![allow(missing_docs)] // a Python module: its documentation is that of the package
 
 mod autograd;

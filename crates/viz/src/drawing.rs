@@ -1,4 +1,4 @@
-//! What is drawn: nodes, edges, and groups that can be opened and closed. It knows neither programs nor tensors.
+//! A drawing: nodes, edges, and groups that can be opened and closed. It knows neither programs nor tensors.
 
 use serde::Serialize;
 

@@ -1,4 +1,4 @@
-//! Which module a node belongs to.
+//! Grouping: the module that a node belongs to.
 //!
 //! Some nodes say so themselves: a program's calls carry the stack of modules they were made in, parameters their dotted
 //! name. The others get the innermost module that contains both their inputs and their users, so that an
@@ -57,8 +57,8 @@ impl Groups {
         a
     }
 
-    /// Gives a group to the nodes that have none. Edges lead from what something is made of; `order` lists all nodes, and
-    /// follows them; `unseen` says which nodes are also made of something that is not drawn.
+    /// Gives a group to the nodes that have none. Edges lead from operands; `order` lists all nodes, and
+    /// follows them; `unseen` says which nodes also have operands that are not drawn.
     pub(crate) fn fill(
         &self,
         known: &[Option<usize>],
@@ -83,7 +83,7 @@ impl Groups {
         (0..known.len()).map(one).collect()
     }
 
-    /// What is made of parameters only belongs to their module, and so does what takes that in.
+    /// Nodes computed from parameters only belong to their module, and so do the nodes that read them.
     fn adopt(
         &self,
         known: &[Option<usize>],

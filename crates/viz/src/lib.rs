@@ -1,11 +1,11 @@
 //! Graph drawings: an exported program, or the history of a tensor, as one self-contained HTML page.
 //!
-//! `program` and `history` build the `drawing`, `grouping` finds the modules, `layout` decides in which
-//! row and in which order everything is placed, `page` writes it. The exact position of a row depends on which modules are
-//! expanded, so that part, and only that, is left to the page's script.
+//! `program` and `history` build the `drawing`, `grouping` finds the modules, `layout` assigns rows and the order within them,
+//! `page` writes the page. The exact position of a row depends on which modules are expanded, so only that is left to the page's
+//! script.
 //!
-//! This crate reads graphs and writes text: it runs nothing, opens no file and prints nothing. The time it takes is linear
-//! in nodes and edges, up to the depth of the modules and a logarithm for sorting.
+//! This crate reads graphs and writes text: it runs nothing, opens no file and prints nothing. It takes time linear in nodes and
+//! edges, times the depth of the modules, plus a logarithmic factor for sorting.
 #![forbid(unsafe_code)]
 
 mod drawing;

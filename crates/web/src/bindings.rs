@@ -1,4 +1,4 @@
-//! What JavaScript sees. Errors become `Error` objects with the library's message; a panic is the library's fault, and its
+//! The JavaScript interface. Errors become `Error` objects with the library's message; a panic is the library's fault, and its
 //! message is kept for [`last_panic`], because the instance cannot go on after it.
 #![allow(missing_debug_implementations, unreachable_pub)] // JavaScript's objects
 #![allow(unsafe_code)] // made by wasm-bindgen; nothing here is unsafe

@@ -1,8 +1,8 @@
-//! firebrand in the browser: an exported program from its bytes, its results, training steps, and its bytes again; its graph
-//! as a page; and the digits, which the page in `web/` learns.
+//! firebrand in the browser: loads an exported program from bytes, runs and trains it, draws its graph as a page, and saves it to
+//! bytes. Also the digits task of the page in `web/`.
 //!
-//! [`Model`], [`Trainer`] and [`DigitsTask`] are plain Rust and work everywhere; `bindings` gives them to JavaScript and
-//! exists only for WebAssembly. Nothing here reads files, starts threads or looks at a clock.
+//! [`Model`], [`Trainer`] and [`DigitsTask`] are plain Rust and work everywhere; `bindings` exposes them to JavaScript and exists
+//! only for WebAssembly. Nothing here reads files, starts threads or looks at a clock.
 #![deny(missing_docs)]
 
 #[cfg(all(target_family = "wasm", target_os = "unknown"))]

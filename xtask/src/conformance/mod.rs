@@ -48,8 +48,8 @@ checks:
   torchgen [--venv DIR]   the generator's dump equals that of torchgen, byte for byte
   upstream --source DIR [--tests FILE] [--json OUT] [--venv DIR] [--compiled-backward] [--recalibrate]
                           PyTorch's own tests, unmodified, from a source tree of PyTorch 2.6, on the Python package; FILE selects
-                          tests, one path::Class::test a line; OUT gets a record per test; --compiled-backward runs those that
-                          pass again with backward passes compiled, --recalibrate asks PyTorch anew which tests it passes
+                          tests, one path::Class::test per line; OUT gets a record per test; --compiled-backward runs those that
+                          pass again with backward passes compiled, --recalibrate runs PyTorch again to record which tests it passes
   viewer                  pages of `firebrand viz` respond to keyboard and mouse in a headless Chromium, and run reports are laid
                           out correctly; takes screenshots
   wasm [TEST_FILE...]     every library builds for WebAssembly, the tests of kernels, core and graph pass under Node, and the digits

@@ -38,7 +38,9 @@ pub(crate) struct Options {
 /// Evaluates and prints.
 pub(crate) fn run(options: &Options) -> Done {
     options.objective.check()?;
-    let Some(path) = &options.data.data else { return Err(Refusal::Usage("--data is missing: the samples".into())) };
+    let Some(path) = &options.data.data else {
+        return Err(Refusal::Usage("--data is missing: the samples to evaluate MODEL.pt2 on".into()));
+    };
     let Some(loss) = &options.objective.loss else {
         return Err(Refusal::Usage("--loss is missing: cross_entropy, mse, …, output, or LOSS.pt2".into()));
     };

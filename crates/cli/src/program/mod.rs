@@ -12,6 +12,7 @@ use crate::refusal::{Done, Refusal};
 use firebrand::Tensor;
 use firebrand::graph::interpret::Value;
 use firebrand::graph::ir::TensorMeta;
+use firebrand::graph::passes::{self, Context};
 use firebrand::graph::{Evaluator, ExportedProgram, LoadOptions, Memory, ProgramModule};
 use firebrand::io::npz::Tensors;
 use firebrand::io::{Rows, open_regular, plain, read_npz, read_npz_rows};
@@ -48,13 +49,13 @@ pub(crate) fn load_program(path: &Path, weights: WeightOptions) -> Done<Exported
 /// Reads arrays from a `.npz` file.
 pub(crate) fn read_arrays(path: &Path) -> Done<Tensors> {
     check_npz(path)?;
-    Ok(read_npz(path)?)
+    read_npz(path).map_err(|e| program_file::of_other_kind(path, "an .npz file", e))
 }
 
 /// Like [`read_arrays`], without reading what can stay in the file.
 pub(crate) fn read_rows(path: &Path) -> Done<IndexMap<String, Rows>> {
     check_npz(path)?;
-    Ok(read_npz_rows(path)?)
+    read_npz_rows(path).map_err(|e| program_file::of_other_kind(path, "an .npz file", e))
 }
 
 fn check_npz(path: &Path) -> Done {
@@ -72,6 +73,16 @@ fn check_npz(path: &Path) -> Done {
 /// Loads a program and gives it its own state.
 pub(crate) fn load(path: &Path, weights: WeightOptions) -> Done<ProgramModule> {
     load_program(path, weights)?.module().map_err(Refusal::because)
+}
+
+/// Like [`load`], for predictions by compiled graphs: batch norms that do not train are part of their convolutions. `eval` sets
+/// evaluation mode.
+pub(crate) fn for_predictions(path: &Path, weights: WeightOptions, eval: bool) -> Done<ProgramModule> {
+    let program = load_program(path, weights)?;
+    let names: &[&str] = if eval { &["eval_mode", "fold_batch_norm"] } else { &["fold_batch_norm"] };
+    let list = names.iter().map(|name| passes::find(name)).collect::<Result<Vec<_>, _>>().map_err(Refusal::because)?;
+    let (program, _) = passes::run(&program, &list, &Context::default()).map_err(Refusal::because)?;
+    program.module().map_err(Refusal::because)
 }
 
 /// Runs a program on named arrays, ignoring the labels.

@@ -1,7 +1,7 @@
 //! `firebrand profile`: which kernels a program runs, how long they take, and how fast that is.
 
 use super::loss::TrainLoss;
-use super::{TARGET, WeightOptions, call, compiled, float_outputs, fused, load, read_arrays};
+use super::{TARGET, WeightOptions, call, compiled, float_outputs, for_predictions, fused, load, read_arrays};
 use crate::refusal::{Done, Refusal, say};
 use clap::ValueEnum;
 use firebrand::io::{check_outputs, export_chrome_trace};
@@ -82,7 +82,10 @@ pub(crate) fn run(options: &Options) -> Done {
 }
 
 fn taken(options: &Options) -> Done<Profile> {
-    let mut module = load(&options.model, options.weights)?;
+    let mut module = match (options.compile, options.loss) {
+        (true, None) => for_predictions(&options.model, options.weights, true)?,
+        _ => load(&options.model, options.weights)?,
+    };
     let inputs = read_arrays(&options.inputs)?;
     if options.compile {
         module.set_evaluator(if options.loss.is_some() { compiled() } else { fused() });

@@ -1,11 +1,10 @@
 //! `firebrand run`: runs a program on arrays and writes its outputs as arrays.
 
-use super::{WeightOptions, call, load, load_program, read_arrays};
+use super::{WeightOptions, call, for_predictions, load, read_arrays};
+use crate::program_file::is_stdout;
 use crate::refusal::{Done, Refusal, note, say};
-use firebrand::graph::ProgramModule;
 use firebrand::graph::interpret::Value;
 use firebrand::graph::ir::Argument;
-use firebrand::graph::passes::{self, Context};
 use firebrand::io::npz::Tensors;
 use firebrand::io::{Output, check_outputs, npy, stage_npz};
 use firebrand::prelude::{Module, no_grad};
@@ -82,20 +81,16 @@ fn fingerprint(t: &Tensor) -> Done<u64> {
     Ok(hashed.0.finish())
 }
 
-/// The program for predictions: batch norms that do not train are part of their convolutions.
-fn folded(options: &Options) -> Done<ProgramModule> {
-    let program = load_program(&options.model, options.weights)?;
-    let names: &[&str] = if options.eval { &["eval_mode", "fold_batch_norm"] } else { &["fold_batch_norm"] };
-    let list = names.iter().map(|name| passes::find(name)).collect::<Result<Vec<_>, _>>().map_err(Refusal::because)?;
-    let (program, _) = passes::run(&program, &list, &Context::default()).map_err(Refusal::because)?;
-    program.module().map_err(Refusal::because)
-}
-
 /// Runs the program and writes its outputs.
 pub(crate) fn run(options: &Options) -> Done {
+    if options.json && is_stdout(&options.output) {
+        return Err(Refusal::Usage(
+            "--json and -o - both write to standard output: name a file for the outputs".into(),
+        ));
+    }
     check_outputs([&options.output].into_iter().chain(&options.state_after))?;
     let mut module = if options.compile && !options.train && options.state_after.is_none() {
-        folded(options)?
+        for_predictions(&options.model, options.weights, options.eval)?
     } else {
         load(&options.model, options.weights)?
     };

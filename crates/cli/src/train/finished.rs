@@ -1,4 +1,4 @@
-//! The end of a run: the model and the report are written, and it is said how it went.
+//! The end of a run: writes the model and the report, and prints a summary.
 
 use super::evaluate::Evaluation;
 use super::live::metric_text;

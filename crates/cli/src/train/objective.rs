@@ -541,7 +541,9 @@ fn pick_output(options: &ObjectiveOptions, subject: &Subject, notes: &mut Vec<St
 fn alike(output: &Tensor, target: &Tensor) -> Done<Tensor> {
     if target.numel() != output.numel() {
         let (t, o) = (target.shape(), output.shape());
-        return Err(Refusal::because(format!("labels of shape {t:?} do not match the output, {o:?}")));
+        return Err(Refusal::because(format!(
+            "expected labels of the output's shape, {o:?}, found {t:?}; class indices need --loss cross_entropy or nll"
+        )));
     }
     let sizes: Vec<i64> = output.shape().iter().map(|&n| n as i64).collect();
     Ok(target.try_reshape(sizes)?.try_to_dtype(output.dtype())?)

@@ -2,7 +2,7 @@
 
 use super::options::Options;
 use super::subject::{check_pattern, matches};
-use crate::refusal::Done;
+use crate::refusal::{Done, counted, note};
 use clap::ValueEnum;
 use firebrand::optim::schedule::{CosineAnnealingLR, LinearLR, OneCycleLR, Schedule, SequentialLR};
 use firebrand::optim::{
@@ -206,6 +206,12 @@ pub(super) fn schedule(options: &Options, steps: u64) -> Box<dyn Schedule> {
         Some(Warmup::Steps(n)) => n,
         Some(Warmup::Share(s)) => (s * steps as f64).round() as u64,
     };
+    if warm >= steps {
+        note!(
+            "--warmup {warm}: the run has only {}, so the learning rate never reaches its full value",
+            counted(steps as usize, "step")
+        );
+    }
     let rest = steps.saturating_sub(warm).max(1);
     let main: Box<dyn Schedule> = match options.schedule.unwrap_or(default) {
         ScheduleName::Constant => Box::new(Constant),

@@ -158,7 +158,7 @@ impl Options {
             (self.val_data.is_some(), "--val-data"),
             (self.val_split.is_some(), "--val-split"),
             (self.compile, "--compile"),
-            (self.adapt.is_any(), "--lora, --weights, --recompute or a similar option"),
+            (self.adapt.given().is_some(), self.adapt.given().unwrap_or_default()),
         ];
         if let Some((_, name)) = needs_model.iter().find(|(given, _)| *given && !program) {
             return usage(&format!("{name} needs an exported program: add MODEL.pt2"));

@@ -1,4 +1,4 @@
-//! What is trained: the built-in model or an exported program, and which of its parameters are frozen.
+//! The model to train: the built-in one or an exported program, and which of its parameters are frozen.
 
 use super::data::Batch;
 use super::model;

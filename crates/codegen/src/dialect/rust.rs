@@ -16,7 +16,7 @@ pub(super) fn check(formula: &str) -> Result<(), Refusal> {
     let shown = formula.lines().nth(line.saturating_sub(1)).unwrap_or(formula);
     let caret = format!("{}^", " ".repeat(column));
     let place = format!("line {line} column {}", column + 1);
-    let message = format!("the formula is no Rust expression: {message} ({place})\n    {shown}\n    {caret}");
+    let message = format!("the formula is not a valid Rust expression: {message} ({place})\n    {shown}\n    {caret}");
     Err(Refusal::new(Kind::FormulaSyntax, message))
 }
 

@@ -59,10 +59,10 @@ fn function(plan: &Plan<'_>) -> String {
         (_, Form::Inplace) => inplace(plan),
         (_, Form::Out) => out(plan),
     };
-    let doc = plan.doc();
+    let (doc, present) = (plan.doc(), plan.present());
     let example = if op.native.variant_method { String::new() } else { plan.example() };
     format!(
-        "{doc}{example}\npub fn {rust}{generics}({parameters}) -> Result<{ret}> {{ let word = state::word(); {layers} {body} }}"
+        "{doc}{example}\npub fn {rust}{generics}({parameters}) -> Result<{ret}> {{ {present} let word = state::word(); {layers} {body} }}"
     )
 }
 
@@ -421,10 +421,10 @@ fn below_item(plan: &Plan<'_>) -> Option<String> {
         None => ("word & state::APART != 0".to_owned(), "inner("),
     };
     let inner = format!("return dispatch::{door}Op::{}, &[{}]);", op.constant(), plan.lent_arguments());
-    let parameters = plan.parameters().replace("&'a ", "&");
+    let (parameters, present) = (plan.parameters().replace("&'a ", "&"), plan.present());
     Some(format!(
         "pub(crate) fn {rust}(word: u32, {parameters}) -> Result<{ret}> {{
-            if {apart} {{ {inner} }} {guard} {named} {body}
+            {present} if {apart} {{ {inner} }} {guard} {named} {body}
         }}"
     ))
 }

@@ -84,7 +84,10 @@ impl Op {
         let arguments = &native.func.arguments;
         let op_constant = constant(&native.func);
         if !is_ident(&op_constant) {
-            return refuse(Kind::NameEmpty, format!("`{op_constant}`, made of the operator's name, is no Rust name"));
+            return refuse(
+                Kind::NameEmpty,
+                format!("`{op_constant}`, made from the operator's name, is not a valid Rust name"),
+            );
         }
         let positional = arguments.flat_positional().map(|a| argument(a, false));
         Ok(Op {

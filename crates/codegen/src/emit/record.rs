@@ -383,7 +383,7 @@ fn vmap(plans: &[Plan<'_>], k: usize, forms: &Forms<'_>) -> Result<Option<String
     let given = plan.op.rust.record.vmap.as_ref().filter(|_| plan.op.rust.form == Form::Declared);
     if is_made_of_others(plan) {
         return match given {
-            Some(_) => redundant(plan, "vmap", "an op that is made of others is batched by them"),
+            Some(_) => redundant(plan, "vmap", "an op that consists of others is batched through them"),
             None => Ok(Some("Rule::Parts".to_owned())),
         };
     }
@@ -391,13 +391,13 @@ fn vmap(plans: &[Plan<'_>], k: usize, forms: &Forms<'_>) -> Result<Option<String
     let place = |at: &Option<usize>| at.map_or("None".to_owned(), |k| format!("Some({k})"));
     let rule = match given {
         Some(Vmap::Pointwise) if native.has_tag("pointwise") => {
-            return redundant(plan, "vmap", "the tag `pointwise` says so");
+            return redundant(plan, "vmap", "it follows from the tag `pointwise`");
         }
         Some(Vmap::Pointwise) => "Pointwise".to_owned(),
         Some(Vmap::Along(dims, None)) => format!("Along({})", list(dims)),
         Some(Vmap::Along(dims, Some(sizes))) => format!("Sized({sizes}, {})", list(dims)),
         Some(Vmap::Merge(ndim, sizes)) => format!("Merge({ndim}, {})", place(sizes)),
-        Some(Vmap::Rule(path)) => format!("Own(rules::{path})"),
+        Some(Vmap::Rule(path)) => format!("own(rules::{path})"),
         Some(Vmap::Random) => "Random".to_owned(),
         Some(Vmap::Refuse) => "Refuse".to_owned(),
         Some(Vmap::Loop) => "Loop".to_owned(),
@@ -444,7 +444,7 @@ fn decomposition(plan: &Plan<'_>, has_functional: bool) -> Result<Option<String>
             return redundant(plan, "decomposition", "core ops are kept");
         }
         Some(Decomposition::Rule) if is_made_of_others(plan) => {
-            return redundant(plan, "decomposition", "a composite op becomes what it is made of");
+            return redundant(plan, "decomposition", "a composite op is decomposed into its parts");
         }
         Some(Decomposition::Rule) if !core => {
             return redundant(plan, "decomposition", "an op that is not core has a rule unless it says otherwise");

@@ -125,6 +125,17 @@ impl Plan<'_> {
         Some(format!("{} == devices::MIXED", tensors.into_iter().map(bit).collect::<Vec<_>>().join(" | ")))
     }
 
+    /// A statement that returns an error in a build without the feature that the op belongs to. It comes first, so that such a build
+    /// has nothing else of the op: what is behind it is never compiled.
+    pub(super) fn present(&self) -> String {
+        self.op.rust.record.feature.map_or(String::new(), |feature| {
+            format!(
+                "if !cfg!(feature = {feature:?}) {{ return dispatch::left_out({:?}, {feature:?}); }}",
+                self.op.base()
+            )
+        })
+    }
+
     /// Doc comment with the op's schema, below what its entry says of it.
     pub(super) fn doc(&self) -> String {
         let form = match self.op.rust.form {
@@ -133,7 +144,11 @@ impl Plan<'_> {
             Form::Out => " `out=` form.",
         };
         let sentence = self.op.rust.record.doc.as_ref().map_or(String::new(), |doc| format!("/// {doc}{form}\n///\n"));
-        format!("{sentence}/// `aten::{}`", self.op.native.text)
+        let needed =
+            self.op.rust.record.feature.map_or(String::new(), |feature| {
+                format!("\n///\n/// Refuses in a build without the feature `{feature}`.")
+            });
+        format!("{sentence}/// `aten::{}`{needed}", self.op.native.text)
     }
 
     /// The example of the op's entry as a documentation test, below [`Plan::doc`]; imports are not shown.

@@ -1,4 +1,4 @@
-//! What our own entries must say besides: no gradient may be lost silently.
+//! Additional checks of our own entries: no gradient may be lost silently.
 //!
 //! Guarantees that every tensor argument of an operator with an entry has a formula or is declared
 //! non-differentiable, and that forward formulas exist for all differentiable results or for none. Whether every
@@ -40,7 +40,7 @@ pub(crate) fn derivatives_file(func: &NativeFunction) -> &'static str {
 /// Checks what an entry is for, and reads the node's name that it may pin.
 pub(super) fn check_entry<'a>(func: &NativeFunction, entry: &'a Node) -> Result<Option<&'a str>, Refusal> {
     if func.rust.as_ref().is_some_and(|rust| !rust.implementation.has_below()) {
-        let message = "a composite, foreach or manual op is differentiated by what it is made of; remove this entry";
+        let message = "a composite, foreach or manual op is differentiated through its parts; remove this entry";
         return fail(Kind::CompositeDerivative, message);
     }
     if let Some(node) = entry.get("dispatch") {
@@ -80,7 +80,7 @@ pub(super) fn check_info(info: &DifferentiabilityInfo) -> Result<(), Refusal> {
         .collect();
     for f in &info.forward_derivatives {
         if f.var_names.len() > 1 {
-            let message = "give every result a forward formula of its own";
+            let message = "give every result its own forward formula";
             return Err(Refusal::new(Kind::EmitForwardCount, message).on(f.line));
         }
         if let Some(name) = f.var_names.iter().find(|name| !outputs.contains(&name.as_str())) {

@@ -227,7 +227,7 @@ fn with_numbers(base: &FunctionSchema, numbers: &[String]) -> Check<FunctionSche
         let arguments = &mut func.arguments;
         let mut all = arguments.self_arg.iter_mut().chain(&mut arguments.post_self_positional);
         let Some(found) = all.find(|a| a.name == old && a.ty == Type::TENSOR) else {
-            return refuse(Kind::FieldValue, format!("`{old}` is no tensor argument that could be a number"));
+            return refuse(Kind::FieldValue, format!("`{old}` is not a tensor argument that could be a number"));
         };
         found.ty = Type::Base(BaseTy::Scalar);
         new.clone_into(&mut found.name);

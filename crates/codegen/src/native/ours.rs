@@ -1,4 +1,4 @@
-//! Our own declarations: what names the Rust function of an operator and what implements it.
+//! Our own declarations: the Rust name of an operator and its implementation.
 //!
 //! Guarantees for everything read: exactly one implementation is named, names and paths are Rust's, the schema says of
 //! views that they are, and the in-place and `out=` forms an entry asks for follow it and look like declared ones from
@@ -140,6 +140,7 @@ const FIELDS: &[&str] = &[
     "decomposition",
     "training",
     "devices",
+    "feature",
     "doc",
     "example",
 ];
@@ -165,7 +166,7 @@ pub(super) fn declaration(
     let boxed = text == Some("boxed");
     let name = fields.text("rust")?.map_or_else(|| default_rust_name(&func, boxed), str::to_owned);
     if !is_ident(&name) {
-        return refuse(Kind::FieldValue, format!("`{name}` is no Rust name; choose one with `rust:`"));
+        return refuse(Kind::FieldValue, format!("`{name}` is not a valid Rust name; choose one with `rust:`"));
     }
     let is_foreach = matches!(implementation, Implementation::Foreach(_));
     if boxed && !matches!(implementation, Implementation::Composite(_)) {

@@ -1,4 +1,4 @@
-//! What an entry of ours says of an op beside its implementation: the columns of the op's record.
+//! The columns of an op's record, as our declarations give them.
 //!
 //! Guarantees that every value is one of those listed in `schema/README.md` and that every argument it names exists.
 //! What a column holds when its key is absent, and whether it may be, is decided at emission, where all ops are known.
@@ -85,6 +85,9 @@ pub enum Devices {
     Any,
 }
 
+/// The features that ops can belong to.
+const FEATURES: [&str; 3] = ["decompositions", "fft", "special"];
+
 /// What an entry says; absent keys are `None` or the default.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Record {
@@ -100,6 +103,8 @@ pub struct Record {
     pub training: Option<Training>,
     /// `devices:`
     pub devices: Devices,
+    /// `feature:` of the crates, without which the op refuses and has no code.
+    pub feature: Option<&'static str>,
     /// `doc:`, a sentence or two.
     pub doc: Option<String>,
     /// `example:`, lines of Rust that the documentation shows and tests.
@@ -143,6 +148,7 @@ pub(super) fn record(fields: &mut Fields<'_>, func: &FunctionSchema) -> Check<Re
             Some(node) => devices(node, func).map_err(|e| e.on(node.line))?,
             None => Devices::Same,
         },
+        feature: word(fields, "feature", &FEATURES.map(|name| (name, name)))?,
         doc: fields.take("doc").map(|node| doc(node).map_err(|e| e.on(node.line))).transpose()?,
         example: fields.take("example").map(|node| example(node).map_err(|e| e.on(node.line))).transpose()?,
     })

@@ -1,4 +1,4 @@
-//! What every schema obeys beyond its grammar: how arguments, annotations and returns belong together.
+//! Rules for schemas beyond the grammar: how arguments, annotations and returns belong together.
 
 use super::parse::{Result, fail};
 use super::{Arguments, FunctionSchema, SchemaKind, Type, is_scratch};

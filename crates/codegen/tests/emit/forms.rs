@@ -83,7 +83,7 @@ fn what_is_no_form_is_refused() {
         "[]",
         Kind::FieldValue,
         expect![[r#"
-        ops.yaml:1: `amount` is no tensor argument that could be a number (native/field_value)
+        ops.yaml:1: `amount` is not a tensor argument that could be a number (native/field_value)
           in mix(Tensor self, Tensor by, Scalar amount=1) -> Tensor
     "#]],
     );

@@ -151,7 +151,7 @@ fn the_part_below_autograd_allocates_and_runs_the_kernel() {
                 let values = Tensor::try_empty(spec0)?;
                 let indices = Tensor::try_empty(spec1)?;
                 if !values.is_meta() {
-                    cpu::run(|| cpu::reduce::best(self_, dim, &values, &indices))?;
+                    cpu::run(&mut || cpu::reduce::best(self_, dim, &values, &indices))?;
                 }
                 Ok((values, indices))
             }

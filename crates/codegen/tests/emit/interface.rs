@@ -148,7 +148,7 @@ fn the_table_names_schema_and_derivative() {
                     ..PLAIN },
                 OpInfo { name: "aten::pieces",
                     schema: Schema { text: "aten::pieces(Tensor(a -> *) self, SymInt size, int dim=0) -> Tensor(a)[]", args: &A4, returns: &[Type::Tensors], returns_written: false },
-                    tags: Tags::VIEW, derivative: Derivative::Formula("PiecesBackward0"), vmap: Rule::Own(rules::view::pieces),
+                    tags: Tags::VIEW, derivative: Derivative::Formula("PiecesBackward0"), vmap: Rule::own(rules::view::pieces),
                     cost: Cost::Free, run: Run::Typed(boxed::Typed::S4(functions::pieces, below::pieces), &[(2, Given::Int(0))]),
                     ..PLAIN },
                 OpInfo { name: "aten::glue",

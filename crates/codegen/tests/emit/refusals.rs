@@ -103,7 +103,7 @@ fn a_formula_that_does_not_parse_says_where() {
         &entry,
         Kind::FormulaSyntax,
         expect![[r#"
-            derivatives.yaml:3: the formula is no Rust expression: cannot parse string into token stream (line 1 column 8)
+            derivatives.yaml:3: the formula is not a valid Rust expression: cannot parse string into token stream (line 1 column 8)
                 grad * (self +
                        ^ (derivatives/formula_syntax)
               in scale(Tensor self, Tensor by) -> Tensor
@@ -160,7 +160,7 @@ fn an_entry_that_is_not_clear_is_refused() {
         "",
         Kind::FieldUnknown,
         expect![[r#"
-            ops.yaml:4: unknown key `kernal`; known are func, shape, kernel, view, composite, direct, foreach, manual, differentiable, node, non_differentiable, inplace, in_place_kernel, in_place_term, complex, out, out_args, out_dtype, forms, tags, rust, method, variants, derivative, autocast, vmap, cost, decomposition, training, devices, doc, example (native/field_unknown)
+            ops.yaml:4: unknown key `kernal`; known are func, shape, kernel, view, composite, direct, foreach, manual, differentiable, node, non_differentiable, inplace, in_place_kernel, in_place_term, complex, out, out_args, out_dtype, forms, tags, rust, method, variants, derivative, autocast, vmap, cost, decomposition, training, devices, feature, doc, example (native/field_unknown)
               in scale(Tensor self, Tensor by) -> Tensor
         "#]],
     );
@@ -180,7 +180,7 @@ fn an_entry_that_is_not_clear_is_refused() {
         &rule,
         Kind::CompositeDerivative,
         expect![[r#"
-            derivatives.yaml:1: a composite, foreach or manual op is differentiated by what it is made of; remove this entry (derivatives/composite_derivative)
+            derivatives.yaml:1: a composite, foreach or manual op is differentiated through its parts; remove this entry (derivatives/composite_derivative)
               in scale(Tensor self, Tensor by) -> Tensor
         "#]],
     );
@@ -241,7 +241,7 @@ fn a_record_that_is_not_clear_is_refused() {
         &rule,
         Kind::FieldValue,
         expect![[r#"
-        ops.yaml:1: remove `vmap`: the tag `pointwise` says so (native/field_value)
+        ops.yaml:1: remove `vmap`: it follows from the tag `pointwise` (native/field_value)
           in scale(Tensor self, Tensor by) -> Tensor
     "#]],
     );
@@ -278,7 +278,7 @@ fn a_record_that_is_not_clear_is_refused() {
         "",
         Kind::FieldValue,
         expect![[r#"
-        ops.yaml:1: remove `vmap`: an op that is made of others is batched by them (native/field_value)
+        ops.yaml:1: remove `vmap`: an op that consists of others is batched through them (native/field_value)
           in mix(Tensor self) -> Tensor
     "#]],
     );
@@ -291,6 +291,15 @@ fn a_record_that_is_not_clear_is_refused() {
         ops.yaml:1: says nothing of its flag `train`: add `training: train`, or `training: fixed` (native/record_incomplete)
           in drop(Tensor self, bool train) -> Tensor
     "#]],
+    );
+    refused(
+        &format!("{SCALE}  tags: [pointwise]\n  feature: faster\n"),
+        "",
+        Kind::FieldValue,
+        expect![[r#"
+            ops.yaml:5: the field `feature` must be one of `decompositions`, `fft`, `special` (native/field_value)
+              in scale(Tensor self, Tensor by) -> Tensor
+        "#]],
     );
 }
 

@@ -1,4 +1,4 @@
-//! What a compiled backward pass does outside its graph: hooks, formulas that are not traced, unpacking, accumulation.
+//! The parts of a compiled backward pass outside its graph: hooks, formulas that are not traced, unpacking, accumulation.
 //!
 //! A frame knows what each slot stands for; a run brings the nodes. Everything is done by the engine's own functions, so it
 //! happens as in an eager run. The first error is kept as it is: backends may wrap what passes through them.
@@ -262,7 +262,7 @@ fn fitted(
         (Some(t), Some(_)) => Ok(Some(t)),
         (None, None) => Ok(None),
         (None, Some(_)) => Err(refused("left a gradient undefined that was defined")),
-        (Some(_), None) => Err(refused("gave a gradient that was undefined")),
+        (Some(_), None) => Err(refused("returned a gradient that was undefined")),
     };
     expected.iter().map(one).collect()
 }

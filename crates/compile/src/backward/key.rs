@@ -1,4 +1,4 @@
-//! What a backward pass is: its structure, what varies within one structure, and its tensors.
+//! The key of a backward pass: its structure, the values that vary within one structure, and its tensors.
 //!
 //! The structure is a flat list of words: kinds of nodes, edges, dtypes, numbers of hooks, everything that a node keeps and
 //! that is not a tensor, a size or a number. Two runs with the same structure show the same things at the same places. Reading all

@@ -273,7 +273,7 @@ impl<I: TensorTree, O: TensorTree + Send + Sync> Compiled<I, O> {
             drop(stand_in);
             session.check_keepers();
             if session.anew().is_some() {
-                return Err(Error::internal("a capture begins anew"));
+                return Err(Error::internal("a capture starts over"));
             }
             if let Some(error) = session.lock().error.take() {
                 return Err(error);

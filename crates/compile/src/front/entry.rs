@@ -124,7 +124,7 @@ impl<O: TensorTree> Whole<O> {
                 return Ok(t);
             }
             match slot {
-                Slot::Source(_) => Err(Error::internal("a source is no tensor")),
+                Slot::Source(_) => Err(Error::internal("a source is not a tensor")),
                 Slot::Output(k) => match outputs.get(*k) {
                     Some(value) => Ok(value.tensor()?.clone()),
                     None => Err(Error::internal(format!("the graph has no result {k}"))),
@@ -212,7 +212,9 @@ impl<O: TensorTree> Whole<O> {
 fn source(slot: &Slot, leaves: &Leaves<'_>, locals: &[Tensor]) -> Result<Option<Tensor>> {
     match slot {
         Slot::Source(Source::Local(k)) => Ok(Some(locals[*k].clone())),
-        Slot::Source(source) => source.tensor(leaves).map(Some).ok_or_else(|| Error::internal("a source is no tensor")),
+        Slot::Source(source) => {
+            source.tensor(leaves).map(Some).ok_or_else(|| Error::internal("a source is not a tensor"))
+        }
         Slot::Output(_) => Ok(None),
     }
 }
@@ -229,7 +231,7 @@ fn value(source: &Source, leaves: &Leaves<'_>, symbols: &Symbols, locals: &[Tens
         Source::ReadNumber(read) => Value::Scalar(read()),
         Source::Symbol(s) => Value::Scalar(symbols[*s as usize].into()),
         Source::Local(k) => Value::Tensor(locals[*k].clone()),
-        other => Value::Tensor(other.tensor(leaves).ok_or_else(|| Error::internal("a source is no tensor"))?),
+        other => Value::Tensor(other.tensor(leaves).ok_or_else(|| Error::internal("a source is not a tensor"))?),
     })
 }
 

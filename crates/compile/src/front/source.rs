@@ -1,4 +1,4 @@
-//! Where a tensor or number of a compiled function comes from at a call.
+//! The source of a compiled function's tensor or number at a call.
 
 use crate::front::leaves::Leaves;
 use firebrand_core::capture::TensorCell;

@@ -1,4 +1,4 @@
-//! What the process knows of compiled graphs: how many there are, and which can be shared.
+//! Process-wide statistics of compiled graphs: how many there are, and which can be shared.
 //!
 //! Functions of the same code (the same closure type) whose captures are the very same graph, with the same backend, share
 //! what was compiled: ten layers compiled one by one cost one compilation. The weights are inputs, so nothing else differs.

@@ -1,4 +1,4 @@
-//! Which loops share a kernel.
+//! Fusion: decides which loops share a kernel.
 //!
 //! Loops are taken in program order. A loop joins the kernel of a producer if it reads every value of that kernel at the place
 //! it was written (vertical), or a kernel of the same domain that reads the same memory (horizontal), provided that nothing

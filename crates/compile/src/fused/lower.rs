@@ -249,14 +249,14 @@ impl Lowering<'_> {
 
     fn outputs(&mut self, a: &Argument) -> Result<()> {
         let Known::List(items) = self.resolve(a)? else {
-            return Err(Error::internal("a graph for a backend returns a tuple"));
+            return Err(Error::internal("a graph for a backend must return a tuple"));
         };
         for item in items {
             self.out.outputs.push(match item {
                 Known::Tensor(p) => Output::Tensor(p.load),
                 Known::Late(k, _) => Output::Late(k),
                 Known::Plain(v) => Output::Known(v),
-                Known::List(_) => return Err(Error::internal("a graph for a backend returns no nested lists")),
+                Known::List(_) => return Err(Error::internal("a graph for a backend must not return nested lists")),
             });
         }
         Ok(())

@@ -13,7 +13,7 @@ use std::collections::HashSet;
 
 /// What a graph does with loose views while it records.
 pub(super) enum Loose {
-    /// It goes on from one.
+    /// It continues from one.
     GoesOn,
     /// These of its results are loose views, by their places.
     Results(Vec<usize>),

@@ -80,7 +80,7 @@ pub(crate) fn run(plan: &Arc<Plan>, inputs: &[Value], call: &Call, has_run: &mut
         .collect()
 }
 
-/// What a call has done when its graph fails: the graph will run anew, op by op.
+/// The effects of a call whose graph fails: the graph will run again, op by op.
 struct Undo {
     handles: Vec<RemovableHandle>,
     generator: Option<Generator>,
@@ -212,7 +212,7 @@ impl CompiledFunction {
         let mut left = backward.grads.clone();
         let mut take = |place: usize, value: Value| -> Result<()> {
             let (Some(input), Value::Tensor(grad)) = (inputs[place], value) else {
-                return Err(Error::internal("a result that nobody wants was handed over"));
+                return Err(Error::internal("an unused result was handed over"));
             };
             left[self.plan.order[input]] = None;
             Ok(ctx.hand_over(input, grad)?)

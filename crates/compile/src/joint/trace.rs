@@ -249,7 +249,7 @@ fn through_results(module: &mut GraphModule, results: &[usize]) {
     }
 }
 
-/// Derivatives and layers made of ops may write what they made; here they do not.
+/// Derivatives and layers built from ops may write their own results; here they do not.
 pub(crate) fn without_writes(mut module: GraphModule) -> Result<GraphModule> {
     let graph = &module.graph;
     let writes = |n: NodeId| graph[n].target().and_then(Target::overload).and_then(OpOverload::schema);

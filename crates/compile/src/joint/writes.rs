@@ -1,4 +1,4 @@
-//! How often a graph writes each of its inputs: a tensor's version counts writes, and a compiled graph writes each input once.
+//! Counts how often a graph writes each of its inputs: a tensor's version counts writes, and a compiled graph writes each input once.
 
 use firebrand_graph::ir::{Argument, Function, GraphModule, Hop, NodeId, OpOverload, Target};
 use std::collections::HashMap;

@@ -37,8 +37,8 @@ pub fn is_anomaly_enabled() -> bool {
 /// What says where a forward call was made.
 static TRACE: OnceLock<fn() -> Option<String>> = OnceLock::new();
 
-/// Sets what says where a forward call was made, for programs that are not written in Rust; the first one stays. Where it says nothing,
-/// it is Rust's backtrace.
+/// Sets the function that locates a forward call, for programs that are not written in Rust; the first one stays. If it returns `None`,
+/// Rust's backtrace is used.
 pub fn set_trace_provider(provider: fn() -> Option<String>) {
     let _ = TRACE.set(provider);
 }

@@ -87,7 +87,7 @@ pub struct BackwardOptions {
     pub retain_graph: Option<bool>,
     /// Record the run itself, for higher derivatives.
     pub create_graph: bool,
-    /// Only these accumulate gradients.
+    /// Accumulate gradients into these only.
     pub inputs: Option<Vec<Target>>,
 }
 
@@ -354,7 +354,7 @@ fn batched(
 ) -> Result<Vec<Option<Tensor>>> {
     let size = roots.first().map_or(0, |(_, g)| g.shape()[0]);
     let found: Vec<Option<Batched>> = {
-        let _level = level::enter_batch(Batch { size, randomness: Randomness::Different });
+        let _level = level::enter_batch(Batch { size, randomness: Randomness::Different })?;
         let roots = roots.into_iter().map(|(e, g)| (e, level::wrap(g, Some(0)))).collect();
         let wanted = Wanted::Captures(edges.to_vec());
         let grads = engine::run(Run { roots, keep_graph, create_graph, wanted })?;

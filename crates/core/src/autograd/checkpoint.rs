@@ -46,7 +46,7 @@ pub enum DeterminismCheck {
     None,
 }
 
-/// What surrounds the runs of a checkpointed function: layers, scopes, measurements.
+/// Contexts around the runs of a checkpointed function: layers, scopes, measurements.
 pub trait CheckpointContexts: Send + Sync + 'static {
     /// Around the first run.
     fn forward(&self, run: &mut dyn FnMut() -> Result<()>) -> Result<()> {
@@ -63,7 +63,7 @@ pub trait CheckpointContexts: Send + Sync + 'static {
 pub struct ContextFn(Arc<dyn Fn() -> Arc<dyn CheckpointContexts> + Send + Sync>);
 
 impl ContextFn {
-    /// From a function that makes them.
+    /// A factory of contexts.
     pub fn new<C: CheckpointContexts>(make: impl Fn() -> C + Send + Sync + 'static) -> ContextFn {
         ContextFn(Arc::new(move || Arc::new(make())))
     }
@@ -76,14 +76,14 @@ pub struct CheckpointOptions {
     pub use_reentrant: Option<bool>,
     /// Rerun under the random state of the first run.
     pub preserve_rng_state: bool,
-    /// What is compared.
+    /// What to compare between the first run and the rerun.
     pub determinism_check: DeterminismCheck,
     /// Stop the rerun once the last needed value is saved: the op that saves it fails with
     /// [`ErrorKind::CheckpointEarlyStop`], which the function propagates. [`set_checkpoint_early_stop`] takes precedence.
     pub early_stop: bool,
-    /// What surrounds the first run and reruns; only without reentrance.
+    /// Contexts around the first run and reruns; only for the non-reentrant variant.
     pub context_fn: Option<ContextFn>,
-    /// Keep the names of the ops of both runs, and show them if the runs differ; only without reentrance.
+    /// Keep the names of the ops of both runs, and show them if the runs differ; only for the non-reentrant variant.
     pub debug: bool,
 }
 
@@ -371,7 +371,7 @@ fn recomputed(t: &Tensor) -> (InputMetadata, Tensor) {
     (InputMetadata::of(t), if t.requires_grad() { t.detach() } else { t.clone() })
 }
 
-/// Stops a rerun before an op of which only the inputs are needed, so that no layer below autograd sees an op whose result nobody
+/// Stops a rerun before an op of which only the inputs are needed, so that no layer below autograd sees an op whose result nothing
 /// reads. Without such layers it is not there: the op then runs, and saving its inputs stops the rerun.
 struct LastOp {
     found: Arc<Mutex<Recomputed>>,

@@ -78,13 +78,13 @@ pub(crate) fn hand_over(node: Option<&Node>, k: usize, grad: Tensor) -> Result<(
 }
 
 impl Tensor {
-    /// Whether the gradient of this leaf may arrive, with its hooks, while the node that computes it still runs (a compiled graph, for one).
-    /// Its hooks must not write tensors that the node reads, the leaf itself for one. [`Context::hand_over`](super::Context::hand_over) is the other end.
+    /// Whether the gradient of this leaf may arrive, with its hooks, while the node that computes it (such as a compiled graph) still runs.
+    /// Its hooks must not write tensors that the node reads, such as the leaf itself. The node delivers it with [`Context::hand_over`](super::Context::hand_over).
     pub fn set_takes_early_grad(&self, on: bool) {
         self.extras().takes_early_grad.store(on, Relaxed);
     }
 
-    /// What [`Tensor::set_takes_early_grad`] set.
+    /// The value set with [`Tensor::set_takes_early_grad`].
     pub fn takes_early_grad(&self) -> bool {
         self.extras_if_any().is_some_and(|e| e.takes_early_grad.load(Relaxed))
     }

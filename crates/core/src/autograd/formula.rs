@@ -10,6 +10,7 @@ use crate::dispatch::MemoryFormat;
 use crate::sym::SymInts;
 use crate::{DType, Device, Layout, Result, Scalar, Spec, SymInt, Tensor};
 use smallvec::smallvec;
+use std::any::Any;
 use std::sync::Arc;
 
 /// `apply(node, saved, grads, needs, gradients)`: stores the gradients that are needed. At least one of `grads` is defined.
@@ -72,11 +73,10 @@ impl<T: Fields + Clone> Backward for Recorded<T> {
         true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
-        show(node, self.formula.names, &self.saved.copy(node)?)
+        show_kept(self, node)
     }
     fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
-        // A copy, so that no lock is held while the visitor runs.
-        visit(&self.saved.copy(node)?, visitor)
+        visit_kept(self, node, visitor)
     }
     fn declared_at(&self) -> Option<u64> {
         Some(std::ptr::from_ref(self.formula).addr() as u64)
@@ -86,14 +86,62 @@ impl<T: Fields + Clone> Backward for Recorded<T> {
         node: &Node,
         outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
     ) -> Result<Option<BoxedBackward>> {
-        let mut saved = self.saved.copy(node)?;
-        replace(&mut saved, outline)?;
-        Ok(Some(self.formula.keep(saved)))
+        outline_kept(self, node, outline)
     }
     fn hook_saved(&self, at: SavedAt<'_>, hooks: Arc<SavedHooks>) -> Result<bool> {
-        let names = self.formula.names;
-        hook_slot(hooks, &|f| self.saved.with(&mut |saved| f(saved.map(|saved| find(saved, names, at)))))
+        hook_kept(self, at, hooks)
     }
+}
+
+/// A [`Recorded`] of any type: what is not run in every backward pass is written once for all of them.
+trait Kept {
+    /// The names of the saved values.
+    fn names(&self) -> &'static [&'static str];
+    /// A copy of the saved values, so that no lock is held while they are used; an error after release.
+    fn copy(&self, node: &Node) -> Result<Box<dyn Fields>>;
+    /// Shows the saved values to `f` under the lock; nothing after release.
+    fn with(&self, f: &mut dyn FnMut(Option<&mut dyn Fields>));
+    /// The same formula with other saved values, which are of the same types.
+    fn again(&self, saved: Box<dyn Fields>) -> Option<BoxedBackward>;
+}
+
+impl<T: Fields + Clone> Kept for Recorded<T> {
+    fn names(&self) -> &'static [&'static str] {
+        self.formula.names
+    }
+    fn copy(&self, node: &Node) -> Result<Box<dyn Fields>> {
+        Ok(Box::new(self.saved.copy(node)?))
+    }
+    fn with(&self, f: &mut dyn FnMut(Option<&mut dyn Fields>)) {
+        self.saved.with(&mut |saved| f(saved.map(|saved| saved as &mut dyn Fields)))
+    }
+    fn again(&self, saved: Box<dyn Fields>) -> Option<BoxedBackward> {
+        let saved: Box<dyn Any> = saved;
+        saved.downcast::<T>().ok().map(|saved| self.formula.keep(*saved))
+    }
+}
+
+fn show_kept(kept: &dyn Kept, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+    show(node, kept.names(), &*kept.copy(node)?)
+}
+
+fn visit_kept(kept: &dyn Kept, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+    visit(&*kept.copy(node)?, visitor)
+}
+
+fn outline_kept(
+    kept: &dyn Kept,
+    node: &Node,
+    outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+) -> Result<Option<BoxedBackward>> {
+    let mut saved = kept.copy(node)?;
+    replace(&mut *saved, outline)?;
+    Ok(kept.again(saved))
+}
+
+fn hook_kept(kept: &dyn Kept, at: SavedAt<'_>, hooks: Arc<SavedHooks>) -> Result<bool> {
+    let names = kept.names();
+    hook_slot(hooks, &|f| kept.with(&mut |saved| f(saved.map(|saved| find(saved, names, at)))))
 }
 
 struct Plain<T: 'static> {
@@ -134,7 +182,7 @@ pub(crate) trait Field: Visit {
 }
 
 /// The saved values of a node.
-pub(crate) trait Fields: Send + Sync + 'static {
+pub(crate) trait Fields: Any + Send + Sync {
     fn count(&self) -> usize;
     fn field(&self, k: usize) -> &dyn Field;
     fn field_mut(&mut self, k: usize) -> &mut dyn Field;

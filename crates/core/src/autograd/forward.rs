@@ -9,7 +9,7 @@ use crate::func::level;
 use crate::state::{self, ModeGuard};
 use crate::tensor::WeakTensor;
 use crate::tensor::{TANGENT, WRAPPED};
-use crate::{Error, ErrorKind, Result, Tensor, capture, ops};
+use crate::{Error, ErrorKind, Result, Tensor, capture, dispatch, ops};
 
 /// Enters the dual level; returns an error if one is active.
 #[track_caller]
@@ -19,6 +19,9 @@ pub fn enter_dual_level() -> Result<u32> {
 }
 
 fn enter() -> Result<u32> {
+    if !cfg!(feature = "transforms") {
+        return dispatch::left_out("forward mode", "transforms");
+    }
     state::stacks(|s| match &s.dual {
         Some(_) => Err(Error::from(ErrorKind::NestedDualLevel)),
         None => {

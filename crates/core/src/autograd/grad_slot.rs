@@ -20,7 +20,7 @@ struct Place<T> {
     arrived: Vec<T>,
 }
 
-/// How an addition changes what is there.
+/// How an addition changes the present gradient.
 pub(crate) enum Sum<T> {
     /// It was written in place.
     InPlace,
@@ -64,7 +64,7 @@ impl<T> GradSlot<T> {
 }
 
 impl<T: Clone> GradSlot<T> {
-    /// Adds `g`, by code that runs no user code: `add` gets what is there, the gradient, and whether it may write what is
+    /// Adds `g`, by code that runs no user code: `add` gets the present gradient, the new one, and whether it may write what is
     /// there. Nothing changes on error.
     pub(crate) fn add<E>(
         &self,

@@ -35,9 +35,9 @@ pub struct GradcheckOptions {
     pub check_undefined_grad: bool,
     /// Gradients must have the dtype of their input.
     pub check_grad_dtypes: bool,
-    /// A batch of incoming gradients must give what they give one by one.
+    /// A batch of incoming gradients must give the same results as the gradients one by one.
     pub check_batched_grad: bool,
-    /// A batch of tangents must give what they give one by one.
+    /// A batch of tangents must give the same results as the tangents one by one.
     pub check_batched_forward_grad: bool,
     /// Check forward mode. In [`gradgradcheck`]: forward mode of the gradient.
     pub check_forward_ad: bool,

@@ -20,7 +20,7 @@ pub fn iter_graph(roots: impl IntoIterator<Item = Option<Node>>) -> Vec<Node> {
     out
 }
 
-/// A memory budget for a compiled region. It has no meaning in eager mode: always an error here.
+/// A memory budget for a compiled region. It only applies to compiled code; in eager mode this always returns an error.
 ///
 /// The budget is a number; anything else does not compile (B-31).
 pub fn region_activation_memory_budget(budget: f64) -> Result<()> {

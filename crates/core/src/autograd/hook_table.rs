@@ -181,7 +181,7 @@ impl<F: Clone + Send + Sync + 'static> HookTable<F> {
     }
 }
 
-/// What a [`RemovableHandle`] removes its hook from.
+/// The owner of hooks that a [`RemovableHandle`] removes.
 pub trait Removable: Send + Sync {
     /// Removes the hook with this id, if it is registered.
     fn remove(&self, id: u64);

@@ -93,7 +93,7 @@ impl Known {
 }
 
 /// While the guard lives, tensors saved for backward are moved to `store` and read back when backward needs them.
-/// Those smaller than `at_least` bytes stay in memory. What the store rejects stays in memory too, with one warning.
+/// Tensors smaller than `at_least` bytes stay in memory. Tensors that the store rejects stay in memory too, with one warning.
 pub fn save_in_store(store: impl SpillStore, at_least: usize) -> Result<SavedHooksGuard> {
     let (known, warned) = (Known::default(), AtomicBool::new(false));
     saved_tensors_hooks(

@@ -125,7 +125,7 @@ impl SavedTensor {
         SavedTensor(Kept::Input { tensor: t.clone(), version: t.version_counter(), computed })
     }
 
-    /// Stands for a tensor like `t` that hooks packed: every read calls `read`, which gives it.
+    /// Represents a tensor like `t` that hooks packed: every read calls `read`, which returns it.
     pub fn read_by(t: &Tensor, read: impl Fn() -> Result<Tensor> + Send + Sync + 'static) -> SavedTensor {
         let hooks = std::sync::Arc::new(SavedHooks::new(|_| Ok(()), move |(): &()| read()));
         let (value, spec) = (Box::new(()), t.spec().clone());

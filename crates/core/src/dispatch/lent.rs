@@ -113,7 +113,7 @@ macro_rules! returns_one {
                 match outputs.pop() {
                     Some($pattern) if outputs.is_empty() => Ok($value),
                     other => {
-                        let message = format!("a layer returned {other:?} where {} is due", $due);
+                        let message = format!("a layer returned {other:?}; expected {}", $due);
                         Err(Error::argument("dispatch", message))
                     }
                 }
@@ -160,7 +160,7 @@ pub(crate) fn tensors<const N: usize>(o: Outputs) -> Result<[Tensor; N]> {
     let list: Vec<Tensor> =
         o.into_iter().filter_map(|v| if let Value::Tensor(t) = v { Some(t) } else { None }).collect();
     let n = list.len();
-    list.try_into().map_err(|_| Error::argument("dispatch", format!("a layer returned {n} tensors where {N} are due")))
+    list.try_into().map_err(|_| Error::argument("dispatch", format!("a layer returned {n} tensors; expected {N}")))
 }
 
 /// Runs a typed call through the layers above autograd.
@@ -189,6 +189,13 @@ pub(crate) fn apart<R: Returned>(word: u32, op: Op, args: &[Lent<'_>]) -> Result
         state::PROFILE => profiler::call(op, &args),
         _ => call_inner(op, &args),
     }?)
+}
+
+/// The error of what this build was made without.
+#[cold]
+#[inline(never)]
+pub(crate) fn left_out<R>(op: &'static str, feature: &'static str) -> Result<R> {
+    Err(Error::argument(op, format!("this build does not have it; build with the feature `{feature}`")))
 }
 
 /// The one tensor of a boxed call's results.

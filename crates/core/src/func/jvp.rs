@@ -52,7 +52,7 @@ fn pushed<A: TensorTree, O: TensorTree, X: TensorTree, R: Outcome>(
         return capture::transformed(scope, pushed);
     }
     let pushed = {
-        let _level = level::enter_plain();
+        let _level = level::enter_plain()?;
         let primals = primals.replace(&mut |t| Ok(level::wrap(t.clone(), None)))?;
         let directions = directions.into_iter().map(|t| level::wrap(t, None)).collect();
         let (y, t, aux) = dual(f, &primals, directions, split)?;

@@ -12,7 +12,7 @@
 use super::rules::{self, Arg, Batched, Out};
 use super::vmap::Randomness;
 use crate::autograd::view::CreationKind;
-use crate::dispatch::{Op, Outputs, Value};
+use crate::dispatch::{self, Op, Outputs, Value};
 use crate::layout::{Dims, Layout};
 use crate::state::{self, LevelGuard};
 use crate::tensor::Wrapped;
@@ -43,13 +43,21 @@ pub(crate) struct Batch {
 }
 
 /// Enters a level that maps over a batch.
-pub(crate) fn enter_batch(batch: Batch) -> LevelGuard {
-    LevelGuard::new(Level::new(Some(batch)))
+pub(crate) fn enter_batch(batch: Batch) -> Result<LevelGuard> {
+    enter("vmap", Some(batch))
 }
 
 /// Enters a level that only separates.
-pub(crate) fn enter_plain() -> LevelGuard {
-    LevelGuard::new(Level::new(None))
+pub(crate) fn enter_plain() -> Result<LevelGuard> {
+    enter("jvp", None)
+}
+
+/// Without the feature there is no level, and neither rules of batching nor tangents are compiled.
+fn enter(what: &'static str, batch: Option<Batch>) -> Result<LevelGuard> {
+    if !cfg!(feature = "transforms") {
+        return dispatch::left_out(what, "transforms");
+    }
+    Ok(LevelGuard::new(Level::new(batch)))
 }
 
 /// The batch of the active level.
@@ -106,6 +114,9 @@ fn unwrap_value(v: &Value) -> Result<Arg> {
 
 /// Runs an op of this level below its autograd: one level down, by its batching rule.
 pub(crate) fn call(op: Op, values: &[Value]) -> Result<Outputs> {
+    if !cfg!(feature = "transforms") {
+        return dispatch::left_out(op.name(), "transforms");
+    }
     let args = values.iter().map(unwrap_value).collect::<Result<SmallVec<[Arg; 6]>>>()?;
     let batch = batch();
     let outs = rules::run(op, &args, batch)?;

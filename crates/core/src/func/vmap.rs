@@ -200,7 +200,7 @@ impl<F> Vmap<F> {
         F: Fn(&A) -> R,
     {
         let (output, found) = {
-            let _level = level::enter_batch(Batch { size, randomness: self.randomness });
+            let _level = level::enter_batch(Batch { size, randomness: self.randomness })?;
             let samples = leaves.into_iter().zip(dims).map(|(t, d)| if d.is_some() { level::wrap(t, *d) } else { t });
             let output = (self.f)(&args.with_leaves(samples.collect())?).outcome()?;
             let found = output.leaves().iter().map(level::unwrap).collect::<Result<Vec<_>>>()?;

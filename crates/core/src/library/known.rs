@@ -17,7 +17,7 @@ pub(super) fn by_name(name: &str) -> Option<Op> {
     }
 }
 
-/// Rows of the input times the matrix of their group: what mixture-of-experts layers of `transformers` are made of.
+/// Rows of the input times the matrix of their group: the core of mixture-of-experts layers in `transformers`.
 fn grouped_mm() -> Result<Op> {
     fn parts<'a>(a: &Args<'a>) -> Result<(&'a Tensor, &'a Tensor, Tensor)> {
         let offs = ops::formulas::cast(a.tensor(2, "offs")?, DType::I32)?;

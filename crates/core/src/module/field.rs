@@ -1,4 +1,4 @@
-//! What a field of a module contributes to the module tree, decided by its type.
+//! A field's contribution to the module tree, decided by its type.
 
 use super::{Buffer, Module, Parameter};
 use crate::{DType, Device};

@@ -1,4 +1,4 @@
-//! How modules print: the tree of their children with the arguments of each, as PyTorch's `repr` shows it.
+//! Printing modules: the tree of their children with the arguments of each, as PyTorch's `repr` shows it.
 //!
 //! Members of a list field (`layers.0`, `layers.1`) are shown as the `ModuleList` they would be in PyTorch, equal neighbors
 //! once. Knows nothing of particular layers; each lists its own arguments in [`Module::extra_repr`].

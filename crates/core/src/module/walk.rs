@@ -1,4 +1,4 @@
-//! What [`Module`]'s methods do, for any module: compiled once, not for every type of module.
+//! The bodies of [`Module`]'s methods: compiled once, not for every type of module.
 
 use super::field::Members;
 use super::{Module, Parameter};

@@ -109,7 +109,7 @@ fn refuse_unless(op: Op, args: &[Value], zero_dim: bool) -> Result<()> {
 }
 
 /// Refuses a mix of devices in a call of a composite or hand-written op, unless the op copies between devices or looks at
-/// each tensor alone. Whether a 0-dim CPU tensor passes is for the ops it is made of to say, but for elements of lists.
+/// each tensor alone. Whether a 0-dim CPU tensor passes is decided by the ops it consists of, except for elements of lists.
 #[cold]
 #[inline(never)]
 pub(crate) fn check(op: Op, args: &[Lent<'_>]) -> Result<()> {
@@ -117,7 +117,7 @@ pub(crate) fn check(op: Op, args: &[Lent<'_>]) -> Result<()> {
 }
 
 /// Like [`check`], for an op that is called with boxed arguments only. A layer below autograd may show tensors of another
-/// device than those it computes with, so it decides in the ops this one is made of.
+/// device than those it computes with, so the ops that this one consists of decide.
 pub(crate) fn check_boxed(info: &'static OpInfo, args: &[Value]) -> Result<()> {
     let bits = args.iter().fold(0, |bits, value| {
         bits | match value {

@@ -1,4 +1,4 @@
-//! What is currently held: one table for all threads, and for each thread the ops it is in.
+//! The operands currently in use: one table for all threads, and for each thread the ops it is in.
 //!
 //! The table has a few entries for each thread that is inside a kernel, so it is searched from end to end; its lock is taken
 //! for that alone.

@@ -8,7 +8,7 @@ use crate::races::{self, Hold, Role};
 use crate::{DType, Device, ErrorKind, Result};
 use firebrand_kernels::{Flat, Storage, View, ViewMut};
 
-/// A meta tensor, or a sparse one: memory that nobody may use.
+/// A meta tensor, or a sparse one: memory that must not be accessed.
 const META: u32 = device_bit(Device::Meta);
 
 /// The storage of a tensor: borrowed, or a handle of its own if the data was replaced.

@@ -1,4 +1,4 @@
-//! What a front in another language needs of a tensor: a place for an object of its own, and whether the tensor
+//! Support for a front end in another language: a place for an object of its own, and whether the tensor
 //! outlives the front's handle. Nothing here knows which language.
 
 use super::Tensor;

@@ -1,4 +1,4 @@
-//! Data put in the place of a tensor's first, without a lock for those who read.
+//! Replaced data of a tensor, without a lock for readers.
 
 use super::Spec;
 use firebrand_kernels::Storage;

@@ -1,4 +1,4 @@
-//! How often a tensor's memory was written in place.
+//! Version counters: how often a tensor's memory was written in place.
 
 use super::{INFERENCE, OWN_VERSION, Tensor};
 use crate::{ErrorKind, Result};
@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering::*};
 /// What counts the writes to a tensor that does not share its memory's version counter.
 #[derive(Clone)]
 pub(crate) enum VersionCounter {
-    /// A counter of its own (`data()`), shared with aliases made of it.
+    /// A separate counter (`data()`), shared with aliases of that tensor.
     Own(std::sync::Arc<AtomicU32>),
     /// The memory it had before its data was replaced; earlier views keep counting with it.
     Memory(Storage),

@@ -1,4 +1,4 @@
-//! Who started this process, by the variables a launcher sets.
+//! Detects the launcher of this process by the environment variables it sets.
 
 use super::library::Library;
 use crate::{Error, Result};

@@ -72,7 +72,7 @@ struct Mpi {
     size: usize,
     timeout: Duration,
     waiting: Waiting,
-    /// How long to poll without giving the processor away, when nobody else of this process wants it.
+    /// How long to poll without yielding the processor, if no other thread of this process needs it.
     spins: Duration,
     /// A collective failed: ranks no longer agree on what comes next.
     broken: bool,

@@ -28,15 +28,15 @@ fn is_cheap(op: &OpOverload, args: &[Value]) -> bool {
         && (op.base() != "mul" || args.iter().all(|a| matches!(a, Value::Tensor(_))))
 }
 
-/// Runs a program so that cheap values are computed again in the backward pass; for [`super::ProgramModule::set_evaluator`].
-/// Other values that are saved are kept as they are, or in this dtype, with its precision. Results have the same bits.
+/// Runs a program so that cheap values are recomputed in the backward pass; for [`super::ProgramModule::set_evaluator`].
+/// Other saved values are kept unchanged, or in this dtype, with its precision. Results have the same bits.
 pub fn recompute_cheap(saved: Option<DType>) -> Evaluator {
     Arc::new(move |module, inputs| run(module, inputs, saved, Arc::default()))
 }
 
-/// Like [`recompute_cheap`], and the products that only cheap values are made of (the wide ones inside the blocks of transformers) are
-/// computed again too, in all blocks but the last (over quantized weights, in all). Each frozen layer is one node of the history with
-/// its adapter and the activation before it: results are those of the ops up to rounding.
+/// Like [`recompute_cheap`]; the products that only cheap values read (the wide ones inside the blocks of transformers) are
+/// recomputed too, in all blocks but the last (over quantized weights, in all). Each frozen layer is one node of the history with
+/// its adapter and the activation before it; results equal those of the ops up to rounding.
 pub fn recompute_wide(saved: Option<DType>) -> Evaluator {
     // A module has one graph per mode.
     let known: Mutex<HashMap<usize, Arc<Adapters>>> = Mutex::default();
@@ -302,7 +302,7 @@ impl Cheap {
 
     /// A layer and its adapter, as one node of the history where that is possible, with the activation before them.
     fn sum(&mut self, n: NodeId) -> Result<(Value, Option<Recipe>)> {
-        let missing = || Error::Value("a layer with an adapter has not all of its parts".into());
+        let missing = || Error::Value("a layer with an adapter is incomplete".into());
         let parts = self.parts.remove(&n).ok_or_else(missing)?;
         let (Some((op, mut args)), Some(Value::Tensor(a)), Some(Value::Tensor(b))) = (parts.layer, parts.a, parts.b)
         else {

@@ -281,7 +281,12 @@ impl ProgramModule {
                 (Some(t), _) => Value::Tensor(t.clone()),
                 (None, Some(value)) => constant(value),
                 (None, None) => {
-                    return Err(Error::Input { name: input.name.to_string(), message: "missing".into() });
+                    let others: Vec<&str> = given.keys().copied().collect();
+                    let message = match others.join(", ") {
+                        none if none.is_empty() => "missing".to_string(),
+                        others => format!("missing; expected this name, found {others}"),
+                    };
+                    return Err(Error::Input { name: input.name.to_string(), message });
                 }
             });
         }

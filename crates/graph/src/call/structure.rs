@@ -1,4 +1,4 @@
-//! How a program is called: nested tuples, lists and maps of values, flattened to inputs and put together from outputs.
+//! The call structure of a program: nested tuples, lists and maps of values, flattened to inputs and put together from outputs.
 //!
 //! The structure is stored in the archive (PyTorch's pytree spec). Values are matched part by part; keywords and map keys
 //! may come in any order. Classes of the original program have no structure here: such a program must be called with flat inputs.

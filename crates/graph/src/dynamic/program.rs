@@ -79,7 +79,7 @@ fn symbols_of(program: &ExportedProgram) -> Result<(IndexMap<String, Expr>, Vec<
         exprs.iter().for_each(|e| collect(e, &mut names));
         let sizes: Option<Vec<usize>> = meta.sizes.iter().map(|s| usize::try_from(s.hint()?).ok()).collect();
         let (Some(sizes), Some(dtype)) = (sizes, meta.dtype.dtype()) else {
-            let message = "its sizes have no value at export, or tensors of its dtype cannot be computed with".into();
+            let message = "its sizes have no value at export, or its dtype cannot be computed with".into();
             return Err(Error::Input { name: graph[n].name().to_string(), message });
         };
         inputs.push((&**graph[n].name(), &**meta, Tensor::try_empty(Spec::new(&sizes, dtype, Device::Meta)?)?));

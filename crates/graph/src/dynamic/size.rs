@@ -25,22 +25,22 @@ impl SizeExpr {
         SizeExpr::Binary(op, Arc::new((a, b)))
     }
 
-    /// `self + n`, plainly if that is itself.
+    /// `self + n`, simplified if `n` is 0.
     pub fn plus(self, n: i64) -> SizeExpr {
         if n == 0 { self } else { SizeExpr::binary(SymOp::Add, self, SizeExpr::Int(n)) }
     }
 
-    /// `self * n`, plainly if that is itself.
+    /// `self * n`, simplified if `n` is 1.
     pub fn times(self, n: i64) -> SizeExpr {
         if n == 1 { self } else { SizeExpr::binary(SymOp::Mul, self, SizeExpr::Int(n)) }
     }
 
-    /// Its value; none if it divides by zero or overflows.
+    /// Its value; `None` if it divides by zero or overflows.
     pub fn value(&self, symbols: &[i64]) -> Option<i64> {
         self.value_where(&|s| symbols.get(s as usize).copied())
     }
 
-    /// Its value where `symbol` tells those of the symbols; none if one is not known, or if it divides by zero or overflows.
+    /// Its value for the symbols' values given by `symbol`; `None` if one is not known, or if it divides by zero or overflows.
     pub fn value_where(&self, symbol: &impl Fn(u32) -> Option<i64>) -> Option<i64> {
         match self {
             SizeExpr::Int(i) => Some(*i),

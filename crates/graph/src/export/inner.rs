@@ -69,7 +69,7 @@ impl Node {
         has_note(self, DRAWS) || self.target().and_then(Target::overload).is_some_and(OpOverload::draws)
     }
 
-    /// Whether a tracer saw a derivative read the value as the result of the op that made it.
+    /// Whether a tracer saw a derivative read this value as its op's result.
     pub fn is_saved_result(&self) -> bool {
         has_note(self, SAVED_RESULT)
     }

@@ -42,7 +42,7 @@ impl TraceLayer {
         TraceLayer { failed: Some(Mutex::new(None)), ..TraceLayer::new(ambient) }
     }
 
-    /// An empty graph of what derivatives are made of; see [`Trace::below`].
+    /// An empty graph for derivatives; see [`Trace::below`].
     pub(crate) fn below() -> TraceLayer {
         TraceLayer { traces: Mutex::new(TraceStack::new(Trace::below())), ..TraceLayer::new(true) }
     }

@@ -102,7 +102,7 @@ impl<'a> Export<'a> {
         self
     }
 
-    /// Further tensors of the function's own.
+    /// Additional parameters and buffers of the function.
     pub fn state(mut self, state: &[NamedTensor]) -> Self {
         self.state.extend(state.iter().map(|s| Own {
             name: s.name.clone(),

@@ -189,10 +189,10 @@ fn slices(hop: &Hop, xs: &[Value]) -> Result<Vec<Vec<Value>>> {
     let tensors = xs.iter().map(Value::tensor).collect::<Result<Vec<&Tensor>>>()?;
     let lengths: Vec<_> = tensors.iter().map(|t| t.shape().first().copied()).collect();
     let Some(&Some(length)) = lengths.first() else {
-        return Err(wrong(hop, "needs at least one tensor with a first dimension to walk along"));
+        return Err(wrong(hop, "needs at least one tensor with a first dimension to iterate over"));
     };
     if lengths.iter().any(|l| *l != Some(length)) {
-        return Err(wrong(hop, format!("the tensors walked along differ in their first dimension: {lengths:?}")));
+        return Err(wrong(hop, format!("the tensors to iterate over differ in their first dimension: {lengths:?}")));
     }
     let at = |t: &Tensor, i: usize| call1("aten::select.int", [t.into(), 0i64.into(), (i as i64).into()]);
     (0..length).map(|i| tensors.iter().map(|t| at(t, i)).collect()).collect()
@@ -201,7 +201,7 @@ fn slices(hop: &Hop, xs: &[Value]) -> Result<Vec<Vec<Value>>> {
 /// The results of all steps, one stacked tensor each; the first `skip` of every step are left out.
 fn stacked(hop: &Hop, steps: &[Value], skip: usize) -> Result<Vec<Value>> {
     let Some(first) = steps.first() else {
-        return Err(wrong(hop, "walks along no element, so that its results have no shape"));
+        return Err(wrong(hop, "iterates over no elements, so its results have no known shape"));
     };
     let count = first.items()?.len();
     let column = |k: usize| -> Result<Value> {

@@ -222,7 +222,7 @@ impl Graph {
         self.len
     }
 
-    /// Whether there is no node.
+    /// Whether there are no nodes.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }

@@ -38,7 +38,7 @@ pub enum Expr {
 
 macro_rules! heads {
     ($($name:ident),* $(,)?) => {
-        /// The functions expressions are made of, by their names in archives.
+        /// The functions in expressions, by their names in archives.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[allow(missing_docs)]
         pub enum Head { $($name),* }

@@ -1,4 +1,4 @@
-//! What a `call_function` node calls: an op overload, a higher-order op, or one of a few plain functions.
+//! The target of a `call_function` node: an op overload, a higher-order op, or one of a few plain functions.
 //!
 //! Op overloads are resolved to the op table of `firebrand_core` once, when a program is built; names that the table
 //! does not have are kept as they are, so that a program can be read, printed and rewritten without running it.

@@ -23,8 +23,8 @@ pub fn insert_custom_op_guards(program: &ExportedProgram, ops: &[OpOverload]) ->
     })
 }
 
-/// Puts the same check before each conversion (`to.dtype` and its kin): what a conversion does depends on what it is
-/// given, and a trace knows only what it saw. A conversion that stands behind its check already is left alone.
+/// Inserts the same check before each conversion (`to.dtype` and related ops): what a conversion does depends on what it is
+/// given, and a trace knows only what it saw. A conversion that already follows its check is left alone.
 pub fn insert_conversion_guards_pass(program: &ExportedProgram, _: &Context) -> Result<(ExportedProgram, Report)> {
     rewrite_all(program, |module| {
         let graph = &mut module.graph;

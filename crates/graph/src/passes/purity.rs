@@ -1,4 +1,4 @@
-//! Which nodes have side effects.
+//! Side effects of nodes.
 
 use crate::ir::*;
 use crate::schema::Schema;

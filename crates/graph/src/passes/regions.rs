@@ -248,7 +248,7 @@ fn check_signature<R: Regions>(graph: &Graph, signature: &GraphSignature) -> Res
     for (i, (item, spec)) in items.iter().zip(&signature.outputs).enumerate() {
         let none = matches!(&spec.arg, SpecArg::Constant { value: Argument::None, .. });
         if *item == Argument::None && !none {
-            return fail(format!("output {i} is none, but its spec says {:?}", spec.arg));
+            return fail(format!("output {i} is None, but its spec says {:?}", spec.arg));
         }
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! What must hold of a program that was read: the signature fits the graph, state is there. Symbols without a range get one.
+//! Checks of a program that was read: the signature fits the graph, and the state exists. Symbols without a range get one.
 
 use super::read::Place;
 use crate::error::Result;

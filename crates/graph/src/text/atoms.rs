@@ -1,4 +1,4 @@
-//! How leaves are printed: numbers as Python does, strings as JSON does.
+//! Printing of leaves: numbers as Python does, strings as JSON does.
 
 use std::fmt::{self, Write};
 

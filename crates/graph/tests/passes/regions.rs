@@ -86,8 +86,8 @@ fn outputs_and_specs_agree() {
     run(": USER_OUTPUT\nx: USER_OUTPUT\n").expect("a spec without a name stands for the none");
     for (case, outputs, expected) in [
         ("P-46", "x: USER_OUTPUT\n", "the graph returns 2 values, the signature has 1 output specs"),
-        ("P-47", ": USER_OUTPUT arg=constant value=3\nx: USER_OUTPUT\n", "output 0 is none, but its spec says"),
-        ("P-47", "y: USER_OUTPUT\nx: USER_OUTPUT\n", "output 0 is none, but its spec says"),
+        ("P-47", ": USER_OUTPUT arg=constant value=3\nx: USER_OUTPUT\n", "output 0 is None, but its spec says"),
+        ("P-47", "y: USER_OUTPUT\nx: USER_OUTPUT\n", "output 0 is None, but its spec says"),
     ] {
         let error = run(outputs).unwrap_err().to_string();
         assert!(error.contains(expected), "{case} {outputs}: {error}");

@@ -44,7 +44,7 @@ impl<'a> Bytes<'a> {
     fn part(self, at: usize, n: usize) -> Result<&'a [u8]> {
         match at.checked_add(n).and_then(|end| self.0.get(at..end)) {
             Some(part) => Ok(part),
-            None => damaged(format!("{n} bytes at {at} lie outside the file")),
+            None => damaged(format!("{n} bytes at {at} are outside the file")),
         }
     }
     fn u16(self, at: usize) -> Result<u16> {

@@ -204,7 +204,7 @@ impl Builder for Tensors<'_> {
         let storage = match self.storages.get(key) {
             Some((known, storage)) if *known == dtype => storage.clone(),
             // Two types over one memory; PyTorch refuses to write that.
-            Some((known, _)) => return Err(format!("storage {key} is claimed to hold {known} and {dtype}")),
+            Some((known, _)) => return Err(format!("storage {key} has two dtypes, {known} and {dtype}")),
             None => {
                 let entry = format!("{}data/{key}", self.root);
                 let mut storage = self.archive.storage(&entry).map_err(|e| e.to_string())?;

@@ -1,4 +1,4 @@
-//! Convolutions of stride 1 over planes with zeros around them, in f32: every tap is the plane, shifted.
+//! Convolutions of stride 1, and depthwise ones of stride 2, over planes with zeros around them, in f32: every tap is the plane, shifted.
 //!
 //! A plane is copied once into room with its padding and a few columns more, so that vectors of a row never ask where it ends. Then
 //! the depthwise convolution keeps rows of outputs in registers while it walks over the taps, and the gradient of the
@@ -22,14 +22,29 @@ const CHANNELS: usize = 4;
 /// Rows of outputs likewise.
 const ROWS: usize = 4;
 
-/// Whether the outputs are the input's plane, shifted: at most two dimensions, no steps, no gaps.
-fn is_shifted(s: &ConvShape) -> bool {
-    s.stride == [1; 3] && s.dilation == [1; 3] && s.kernel[0] == 1 && s.input[0] == 1 && s.padding[0] == 0
+/// Whether there are at most two dimensions, and no gaps.
+fn is_planar(s: &ConvShape) -> bool {
+    s.dilation == [1; 3] && s.kernel[0] == 1 && s.input[0] == 1 && s.padding[0] == 0 && s.stride[0] == 1
 }
 
-/// Whether [`depthwise`] takes this depthwise convolution, and is the better choice: small planes and kernels do not pay for the copy.
+/// Whether the outputs are the input's plane, shifted: no steps either.
+fn is_shifted(s: &ConvShape) -> bool {
+    is_planar(s) && s.stride == [1; 3]
+}
+
+/// Whether a depthwise convolution is worth the copy of its planes: small kernels are not.
+fn pays(s: &ConvShape) -> bool {
+    s.taps() >= 9 && s.output[2] >= 4 && s.padding[1] < s.kernel[1] && s.padding[2] < s.kernel[2]
+}
+
+/// Whether [`depthwise`] takes this depthwise convolution, and is the better choice.
 pub(super) fn serves_depthwise(s: &ConvShape) -> bool {
-    is_shifted(s) && s.taps() >= 9 && s.output[2] >= 8 && s.padding[1] < s.kernel[1] && s.padding[2] < s.kernel[2]
+    is_planar(s) && matches!(s.stride, [1, 1, 1] | [1, 2, 2]) && pays(s)
+}
+
+/// The same of [`depthwise_grad_input`].
+pub(super) fn serves_depthwise_grad(s: &ConvShape) -> bool {
+    is_shifted(s) && pays(s)
 }
 
 /// Whether [`grad_weight`] takes this convolution, and is the better choice.
@@ -46,10 +61,10 @@ struct Frame {
 }
 
 impl Frame {
-    /// For outputs of these sizes under a kernel: whole vectors of outputs read no further.
-    fn new(output: [usize; 3], kernel: [usize; 3]) -> Frame {
-        let step = (output[2].next_multiple_of(2 * LANES) + kernel[2] - 1).next_multiple_of(LANES);
-        Frame { height: output[1] + kernel[1] - 1, step }
+    /// For outputs of these sizes under a kernel that moves by a stride: whole vectors of outputs read no further.
+    fn new(output: [usize; 3], kernel: [usize; 3], stride: usize) -> Frame {
+        let step = (stride * output[2].next_multiple_of(2 * LANES) + kernel[2] - 1).next_multiple_of(LANES);
+        Frame { height: stride * (output[1] - 1) + kernel[1], step }
     }
 
     fn len(&self) -> usize {
@@ -69,10 +84,12 @@ struct Plane<'a> {
     frame: Frame,
     from: &'a [f32],
     kernel: [usize; 2],
+    /// 1 or 2, in both dimensions.
+    stride: usize,
     weight: &'a [f32],
     bias: f32,
     output: [usize; 2],
-    out: &'a mut [f32],
+    out: Ptr<f32>,
     /// Whether to add to what is in `out`, in place of the bias.
     add: bool,
 }
@@ -83,9 +100,13 @@ impl TileKernel for Plane<'_> {
     unsafe fn run<V: Vector, const R: usize, const N: usize>(self) {
         // SAFETY: the caller's promise.
         unsafe {
-            match N {
-                1 => self.tiles::<V, 2, 1>(),
-                _ => self.tiles::<V, ROWS, 2>(),
+            match (N, self.stride) {
+                (1, 1) => self.tiles::<V, 2, 1>(),
+                (1, _) => self.steps::<V, 2, 1>(),
+                (_, 1) if self.output[1] <= LANES => self.tiles::<V, ROWS, 1>(),
+                (_, 1) => self.tiles::<V, ROWS, 2>(),
+                _ if self.output[1] <= LANES => self.steps::<V, ROWS, 1>(),
+                _ => self.steps::<V, ROWS, 2>(),
             }
         }
     }
@@ -96,8 +117,8 @@ impl Plane<'_> {
     /// The machine has the instruction set of `V`; the frame holds the plane, and `out` the output.
     #[inline(always)]
     unsafe fn tiles<V: Vector, const R: usize, const N: usize>(self) {
-        let Plane { frame, from, kernel: [kh, kw], weight, bias, output: [height, width], out, add } = self;
-        assert!(from.len() >= frame.len() && weight.len() >= kh * kw && out.len() >= height * width);
+        let Plane { frame, from, kernel: [kh, kw], weight, output: [height, width], .. } = self;
+        assert!(from.len() >= frame.len() && weight.len() >= kh * kw);
         assert!(frame.height >= height + kh - 1 && frame.step >= width.next_multiple_of(2 * LANES) + kw - 1);
         for y in (0..height).step_by(R) {
             for x in (0..width).step_by(N * LANES) {
@@ -136,19 +157,72 @@ impl Plane<'_> {
                         }
                     }
                 }
-                for r in 0..R {
-                    if y + r == height {
-                        break;
-                    }
-                    for h in 0..N {
-                        let mask = first(width.saturating_sub(x + h * LANES));
-                        let to = out.as_mut_ptr().wrapping_add((y + r) * width + x + h * LANES);
-                        // SAFETY: the mask keeps to the row.
+                // SAFETY: the caller's promise.
+                unsafe { self.put([y, x], sums) }
+            }
+        }
+    }
+
+    /// Like [`Plane::tiles`] for a stride of 2: every other column of the frame, taken from two vectors.
+    ///
+    /// # Safety
+    /// Like [`Plane::tiles`].
+    #[inline(always)]
+    unsafe fn steps<V: Vector, const R: usize, const N: usize>(self) {
+        const S: usize = 2;
+        let Plane { frame, from, kernel: [kh, kw], weight, output: [height, width], .. } = self;
+        assert!(from.len() >= frame.len() && weight.len() >= kh * kw);
+        assert!(frame.height >= S * (height - 1) + kh && frame.step >= S * width.next_multiple_of(2 * LANES) + kw - 1);
+        for y in (0..height).step_by(R) {
+            for x in (0..width).step_by(N * LANES) {
+                let mut sums = [[V::zero(); N]; R];
+                let last = (S * (R - 1) + kh).min(frame.height - S * y);
+                for row in 0..last {
+                    let at = from.as_ptr().wrapping_add((S * y + row) * frame.step + S * x);
+                    for k in 0..kw {
+                        // SAFETY: rows and columns are inside the frame by the assertion; weights by theirs.
                         unsafe {
-                            let start = if add { V::load_some(mask, to) } else { V::splat(bias) };
-                            sums[r][h].add(start).store_some(mask, to);
+                            let mut v = [V::zero(); N];
+                            for h in 0..N {
+                                let at = at.add(k + h * S * LANES);
+                                v[h] = V::load(at).unzip(V::load(at.add(LANES)))[0];
+                            }
+                            for r in 0..R {
+                                let tap = row.wrapping_sub(S * r);
+                                if tap < kh {
+                                    let w = V::splat(*weight.as_ptr().add(tap * kw + k));
+                                    for h in 0..N {
+                                        sums[r][h] = w.mul_add(v[h], sums[r][h]);
+                                    }
+                                }
+                            }
                         }
                     }
+                }
+                // SAFETY: the caller's promise.
+                unsafe { self.put([y, x], sums) }
+            }
+        }
+    }
+
+    /// Writes finished sums from a row and a column of the output on.
+    ///
+    /// # Safety
+    /// Like [`Plane::tiles`].
+    #[inline(always)]
+    unsafe fn put<V: Vector, const R: usize, const N: usize>(&self, [y, x]: [usize; 2], sums: [[V; N]; R]) {
+        let Plane { bias, output: [height, width], out, add, .. } = *self;
+        for r in 0..R {
+            if y + r == height {
+                break;
+            }
+            for h in 0..N {
+                let mask = first(width.saturating_sub(x + h * LANES));
+                let to = out.at((y + r) * width + x + h * LANES);
+                // SAFETY: the mask keeps to the row.
+                unsafe {
+                    let start = if add { V::load_some(mask, to) } else { V::splat(bias) };
+                    sums[r][h].add(start).store_some(mask, to);
                 }
             }
         }
@@ -158,7 +232,7 @@ impl Plane<'_> {
 /// The forward of a depthwise convolution that [`serves_depthwise`] has accepted.
 pub(super) fn depthwise(s: &ConvShape, x: &[f32], w: &[f32], bias: Option<&[f32]>, out: &mut [f32]) {
     let (pixels, plane, mg, taps) = (s.out_plane(), s.in_plane(), s.group_out(), s.taps());
-    let frame = Frame::new(s.output, s.kernel);
+    let frame = Frame::new(s.output, s.kernel, s.stride[1]);
     let to = Ptr::new(out);
     parallel::split(s.batch * s.in_channels, grain(s), |r| {
         let mut room = Scratch::<f32>::zeroed(frame.len());
@@ -172,10 +246,11 @@ pub(super) fn depthwise(s: &ConvShape, x: &[f32], w: &[f32], bias: Option<&[f32]
                         frame,
                         from: &room,
                         kernel: [s.kernel[1], s.kernel[2]],
+                        stride: s.stride[1],
                         weight: &w[m * taps..][..taps],
                         bias: bias.map_or(0.0, |b| b[m]),
                         output: [s.output[1], s.output[2]],
-                        out: to.slice((n * s.out_channels + m) * pixels, pixels),
+                        out: Ptr::at_address(to.at((n * s.out_channels + m) * pixels)),
                         add: false,
                     });
                 }
@@ -187,7 +262,7 @@ pub(super) fn depthwise(s: &ConvShape, x: &[f32], w: &[f32], bias: Option<&[f32]
 /// The gradient of [`depthwise`] with respect to its input: a convolution of `dy` with the kernel turned around.
 pub(super) fn depthwise_grad_input(s: &ConvShape, dy: &[f32], w: &[f32], bias: Option<&[f32]>, dx: &mut [f32]) {
     let (pixels, plane, mg, taps) = (s.out_plane(), s.in_plane(), s.group_out(), s.taps());
-    let frame = Frame::new(s.input, s.kernel);
+    let frame = Frame::new(s.input, s.kernel, 1);
     let around = [0, s.kernel[1] - 1 - s.padding[1], s.kernel[2] - 1 - s.padding[2]];
     let mut turned = Scratch::<f32>::copy_of(w);
     turned.chunks_exact_mut(taps).for_each(<[f32]>::reverse);
@@ -205,10 +280,11 @@ pub(super) fn depthwise_grad_input(s: &ConvShape, dy: &[f32], w: &[f32], bias: O
                         frame,
                         from: &room,
                         kernel: [s.kernel[1], s.kernel[2]],
+                        stride: 1,
                         weight: &turned[m * taps..][..taps],
                         bias: bias.map_or(0.0, |b| b[c]),
                         output: [s.input[1], s.input[2]],
-                        out: to.slice(i * plane, plane),
+                        out: Ptr::at_address(to.at(i * plane)),
                         add: m > c * mg,
                     });
                 }
@@ -224,7 +300,7 @@ fn grain(s: &ConvShape) -> usize {
 /// The gradient of the weight of a convolution that [`serves_weight`] has accepted.
 pub(super) fn grad_weight(s: &ConvShape, x: &[f32], dy: &[f32], dw: &mut [f32]) {
     let (cg, mg, taps, plane, pixels) = (s.group_in(), s.group_out(), s.taps(), s.in_plane(), s.out_plane());
-    let frame = Frame::new(s.output, s.kernel);
+    let frame = Frame::new(s.output, s.kernel, 1);
     let depth = cg * taps;
     let parts = partial_sums(s.batch, s.weight_len());
     let mut sums = Scratch::<f32>::new(parts * s.weight_len());

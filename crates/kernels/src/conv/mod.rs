@@ -3,7 +3,7 @@
 //! Any stride, padding, dilation and groups, for every float dtype (half types compute in f32). A transposed
 //! convolution is [`grad_input`]. Memory is contiguous: `[batch, channels, spatial..]`, weights `[out, in / groups, kernel..]`.
 //! Five ways, chosen by shape and dtype: `depthwise` (one input channel per group: loops along rows); in f32 `direct` (little
-//! or no depth and stride 1: shifted planes), `winograd` (3 x 3 of stride 1; [`set_winograd`] turns it off) and `tile`
+//! or no depth: shifted planes), `winograd` (3 x 3 of stride 1; [`set_winograd`] turns it off) and `tile`
 //! (implicit matrix product); in f64 `columns` (im2col, then a matrix product).
 //! Guarantees: bitwise equal for any number of threads. The bias gradient is not here (it is a sum).
 
@@ -15,7 +15,7 @@ mod tile;
 mod tile_weight;
 mod winograd;
 
-use crate::real::{Real, RealsMut, Scratch, reals, with_real};
+use crate::real::{Real, RealsMut, Scratch, f32s, f32s_mut, reals, with_real};
 use crate::{DType, Element, View, ViewMut, parallel};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -145,7 +145,7 @@ pub fn grad_input(shape: &ConvShape, dy: View<'_>, w: View<'_>, bias: Option<Vie
         let bias = bias.as_deref();
         if shape.out_len() == 0 || shape.weight_len() == 0 {
             fill_bias(&mut dx, bias, shape.in_channels, shape.in_plane());
-        } else if T::DTYPE == DType::F32 && shape.is_depthwise() && direct::serves_depthwise(shape) {
+        } else if T::DTYPE == DType::F32 && shape.is_depthwise() && direct::serves_depthwise_grad(shape) {
             direct::depthwise_grad_input(shape, f32s(&dy), f32s(&w), bias.map(f32s), f32s_mut(&mut dx));
         } else if shape.is_depthwise() {
             depthwise::grad_input(shape, &dy, &w, bias, &mut dx);
@@ -194,26 +194,6 @@ pub fn set_winograd(on: bool) {
 /// Whether convolutions may be computed by Winograd's algorithm; see [`set_winograd`].
 pub fn winograd() -> bool {
     WINOGRAD.load(Relaxed)
-}
-
-/// The same values, known to be f32.
-fn f32s<T: Real>(s: &[T]) -> &[f32] {
-    assert_eq!(T::DTYPE, DType::F32);
-    // SAFETY: `f32` is the one type of this dtype.
-    #[allow(unsafe_code)]
-    unsafe {
-        std::slice::from_raw_parts(s.as_ptr().cast(), s.len())
-    }
-}
-
-/// Like [`f32s`], to write.
-fn f32s_mut<T: Real>(s: &mut [T]) -> &mut [f32] {
-    assert_eq!(T::DTYPE, DType::F32);
-    // SAFETY: as above.
-    #[allow(unsafe_code)]
-    unsafe {
-        std::slice::from_raw_parts_mut(s.as_mut_ptr().cast(), s.len())
-    }
 }
 
 /// Fills `[batch, channels, plane]` with the bias, or zero.

@@ -12,7 +12,7 @@
 use super::taps::TapConv;
 use crate::parallel;
 use crate::real::{Ptr, Scratch};
-use crate::sets::{self, LANES, TileKernel, Vector};
+use crate::sets::{self, LANES, TileKernel, Vector, first};
 use std::ops::Range;
 
 /// Pixels in a panel.
@@ -21,6 +21,9 @@ pub(super) const NR: usize = 2 * LANES;
 const MR: usize = 8;
 /// Target panel depth: 192 x 32 x 4 B = 24 kB, half to three quarters of L1.
 const KC: usize = 192;
+
+/// Every other lane.
+const EVEN: u16 = 0x5555;
 
 /// A stretch of at most 16 pixels of one row inside a panel.
 #[derive(Clone, Copy)]
@@ -322,12 +325,14 @@ unsafe fn spread<V: Vector>(tc: &TapConv, runs: &[Run], side: *const f32, y: *mu
             unsafe {
                 let s = side.add(i * NR + r.off);
                 let d = y.add(m * tc.out_plane() + at);
-                if step == 1 {
-                    V::load_some(keep, s).store_some(keep, d);
-                } else {
-                    for l in 0..r.len {
-                        *d.add(l * step) = *s.add(l);
+                match step {
+                    1 => V::load_some(keep, s).store_some(keep, d),
+                    2 => {
+                        let [low, high] = V::load_some(keep, s).zip(V::zero());
+                        low.store_some(first(2 * r.len) & EVEN, d);
+                        high.store_some(first((2 * r.len).saturating_sub(LANES)) & EVEN, d.wrapping_add(LANES));
                     }
+                    _ => (0..r.len).for_each(|l| *d.add(l * step) = *s.add(l)),
                 }
             }
         }

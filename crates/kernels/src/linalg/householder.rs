@@ -1,4 +1,4 @@
-//! Reflections `H = I - tau v vᴴ`, and the QR decomposition made of them, with LAPACK's choice of signs.
+//! Reflections `H = I - tau v vᴴ`, and the QR decomposition built from them, with LAPACK's choice of signs.
 
 use super::library::Orthogonal;
 use super::{Number, add_scaled, done, dot, fill_identity};

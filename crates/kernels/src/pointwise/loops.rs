@@ -7,10 +7,10 @@
 
 use super::pair::{self, First, Then};
 use super::{Op, complex, convert};
-#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+#[cfg(any(all(target_arch = "x86_64", feature = "avx2"), target_arch = "aarch64"))]
 use crate::cpu::Isa;
 use crate::cpu::isa;
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", feature = "avx2"))]
 use crate::sets::avx2::for_avx2;
 #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
 use crate::sets::avx512::for_avx512;
@@ -112,7 +112,7 @@ impl Loops {
         match isa() {
             #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
             Isa::Avx512 => const { &avx512::LOOPS },
-            #[cfg(target_arch = "x86_64")]
+            #[cfg(all(target_arch = "x86_64", feature = "avx2"))]
             Isa::Avx2 => const { &avx2::LOOPS },
             #[cfg(target_arch = "aarch64")]
             Isa::Neon => const { &neon::LOOPS },
@@ -220,7 +220,7 @@ macro_rules! instruction_set {
 instruction_set!(portable, false, for_baseline);
 #[cfg(target_arch = "aarch64")]
 instruction_set!(neon, true, for_baseline);
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", feature = "avx2"))]
 instruction_set!(avx2, true, for_avx2);
 
 /// Wider vectors pay where the arithmetic is; the rest is the AVX2 code, whose results are the same to the bit.

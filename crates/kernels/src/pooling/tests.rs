@@ -109,12 +109,52 @@ fn nan_wins_and_its_last_place_is_told() {
 }
 
 #[test]
+fn side_by_side_every_lane_has_its_own_nan_infinity_and_first_of_equals() {
+    const WIDTH: usize = 90;
+    let value = |i: usize| match i % WIDTH {
+        17 | 40 => f64::NAN,
+        20..=30 => f64::NEG_INFINITY,
+        60..=70 => 1.0,
+        i => ((i * 7) % 13) as f64,
+    };
+    for (stride, dilation) in [(1, 1), (1, 2), (2, 1), (2, 3), (3, 1)] {
+        let outputs = (WIDTH - 2 * dilation - 1) / stride + 1;
+        let x = Tensor::new(DType::F32, &[2, WIDTH], value);
+        let (mut best, mut place) = (Vec::new(), Vec::new());
+        for o in 0..2 * outputs {
+            let window = (0..3).map(|k| o % outputs * stride + k * dilation);
+            let last_nan = window.clone().filter(|&i| value(i).is_nan()).next_back();
+            let largest = || window.clone().reduce(|a, b| if value(b) > value(a) { b } else { a }).unwrap();
+            place.push(last_nan.unwrap_or_else(largest) as f64);
+            best.push(value(*place.last().unwrap() as usize));
+        }
+        everywhere(|| {
+            let (out, at) = (Tensor::zeros(DType::F32, &[2, outputs]), Tensor::zeros(DType::I64, &[2, outputs]));
+            let shape = PoolShape::new(2, (&[WIDTH], &[outputs]), &[3], &[stride], &[0], &[dilation]);
+            max_pool(&shape, x.view(), out.view_mut(), at.view_mut());
+            assert_eq!(at.values(), place, "stride {stride}, dilation {dilation}");
+            assert!(out.values().iter().zip(&best).all(|(a, b)| a == b || a.is_nan() && b.is_nan()));
+            at.values()
+        });
+    }
+}
+
+#[test]
 fn windows_agree_with_plain_loops_in_every_dtype_and_thread_count() {
     let shapes = [
         PoolShape::new(3, (&[9], &[5]), &[3], &[2], &[1], &[1]),
         PoolShape::new(5, (&[7, 40], &[6, 20]), &[2, 3], &[1, 2], &[0, 1], &[1, 1]),
         PoolShape::new(2, (&[5, 6, 7], &[3, 2, 4]), &[3, 3, 2], &[2, 3, 2], &[1, 1, 1], &[1, 1, 1]),
         PoolShape::new(0, (&[4, 4], &[2, 2]), &[2, 2], &[2, 2], &[0, 0], &[1, 1]),
+        // Rows of one, two and more stretches side by side, that end where the plane does and that do not.
+        PoolShape::new(2, (&[5, 11], &[5, 11]), &[3, 3], &[1, 1], &[1, 1], &[1, 1]),
+        PoolShape::new(2, (&[3, 90], &[3, 90]), &[3, 3], &[1, 1], &[1, 1], &[1, 1]),
+        PoolShape::new(2, (&[6, 14], &[3, 7]), &[3, 3], &[2, 2], &[1, 1], &[1, 1]),
+        PoolShape::new(2, (&[4, 36], &[2, 18]), &[2, 2], &[2, 2], &[0, 0], &[1, 1]),
+        PoolShape::new(1, (&[4, 136], &[2, 68]), &[3, 3], &[2, 2], &[1, 1], &[1, 1]),
+        PoolShape::new(1, (&[4, 37], &[2, 12]), &[2, 4], &[2, 3], &[0, 1], &[1, 1]),
+        PoolShape::new(2, (&[1, 8], &[1, 4]), &[1, 1], &[1, 2], &[0, 0], &[1, 1]),
+        PoolShape::new(2, (&[1, 7], &[1, 4]), &[1, 1], &[1, 2], &[0, 0], &[1, 1]),
     ];
     for s in shapes {
         let (n, m): (usize, usize) = (s.input.iter().product(), s.output.iter().product());

@@ -118,7 +118,7 @@ impl Generator {
         if left == 0 || left > mersenne::N || seeded != 1 || next > mersenne::N as u64 {
             return Err(InvalidState);
         }
-        // Draws read `words[next]` until `left` is used up, when new words are made and both begin anew; so the two move
+        // Draws read `words[next]` until `left` is used up, when new words are made and both start over; so the two move
         // together, or there is one draw left, which makes new words whatever `next` is.
         if left > 1 && left as u64 + next != mersenne::N as u64 + 1 {
             return Err(InvalidState);

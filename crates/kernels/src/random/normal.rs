@@ -76,7 +76,7 @@ fn pairs_body(block: &mut [f32; BLOCK], mean: f32, std: f32) {
 
 /// [`pairs_body`], in vectors where the machine has fused steps: the same bits, without a call per step.
 fn pairs(block: &mut [f32; BLOCK], mean: f32, std: f32) {
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(all(target_arch = "x86_64", feature = "avx2"))]
     {
         crate::sets::avx2::for_avx2! {
             fn fused(block: &mut [f32; BLOCK], mean: f32, std: f32) {

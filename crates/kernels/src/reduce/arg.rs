@@ -1,4 +1,4 @@
-//! Where the largest or smallest element is.
+//! The position of the largest or smallest element.
 //!
 //! The first occurrence wins, and NaN counts as the extreme, as in PyTorch. A block is folded to its extreme first, with
 //! vectors; only if that beats the best so far is its place looked up.

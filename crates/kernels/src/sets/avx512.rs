@@ -118,6 +118,15 @@ impl Vector for __m512 {
         unsafe { _mm512_fmadd_ps(self, b, c) }
     }
     #[inline(always)]
+    fn larger(first: (Self, Self), second: (Self, Self)) -> (Self, Self) {
+        // SAFETY: see above.
+        unsafe {
+            let above = _mm512_cmp_ps_mask::<_CMP_GT_OQ>(second.0, first.0);
+            let wins = above | _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(second.0, second.0);
+            (_mm512_mask_mov_ps(first.0, wins, second.0), _mm512_mask_mov_ps(first.1, wins, second.1))
+        }
+    }
+    #[inline(always)]
     fn unzip(self, o: Self) -> [Self; 2] {
         // SAFETY: see above.
         unsafe {

@@ -13,7 +13,7 @@
 //! Everything here is `#[inline(always)]`: only code that ends up inside an entry is compiled for the set.
 #![allow(unsafe_code)]
 
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", feature = "avx2"))]
 pub(crate) mod avx2;
 #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
 pub(crate) mod avx512;
@@ -54,7 +54,7 @@ pub(crate) fn rows<K: Kernel>(k: K) -> K::Out {
         #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
         Isa::Avx512 => unsafe { avx512::rows(k) },
         // SAFETY: as above.
-        #[cfg(target_arch = "x86_64")]
+        #[cfg(all(target_arch = "x86_64", feature = "avx2"))]
         Isa::Avx2 => unsafe { avx2::rows(k) },
         #[cfg(target_arch = "aarch64")]
         Isa::Neon => neon::rows(k),
@@ -73,7 +73,7 @@ pub(crate) unsafe fn tiles<K: TileKernel>(k: K) -> K::Out {
         match isa() {
             #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
             Isa::Avx512 => avx512::tiles(k),
-            #[cfg(target_arch = "x86_64")]
+            #[cfg(all(target_arch = "x86_64", feature = "avx2"))]
             Isa::Avx2 => avx2::tiles(k),
             #[cfg(target_arch = "aarch64")]
             Isa::Neon => neon::tiles(k),
@@ -138,6 +138,24 @@ pub(crate) trait Vector: Copy {
     fn mul(self, o: Self) -> Self;
     /// `self * b + c`, rounded once where that is an instruction.
     fn mul_add(self, b: Self, c: Self) -> Self;
+
+    /// The larger of two in each lane, and what belongs to it: the second where it is larger than the first, or NaN.
+    #[inline(always)]
+    fn larger(first: (Self, Self), second: (Self, Self)) -> (Self, Self) {
+        let mut lanes = [[0.0; LANES]; 4];
+        for (v, lanes) in [first.0, first.1, second.0, second.1].into_iter().zip(&mut lanes) {
+            // SAFETY: sixteen values.
+            unsafe { v.store(lanes.as_mut_ptr()) }
+        }
+        let [mut best, mut of_best, value, of_value] = lanes;
+        for l in 0..LANES {
+            let wins = value[l] > best[l] || value[l].is_nan();
+            best[l] = if wins { value[l] } else { best[l] };
+            of_best[l] = if wins { of_value[l] } else { of_best[l] };
+        }
+        // SAFETY: sixteen values.
+        unsafe { (Self::load(best.as_ptr()), Self::load(of_best.as_ptr())) }
+    }
 
     /// Lanes 0, 2, 4, … of the thirty-two, and lanes 1, 3, 5, ….
     fn unzip(self, o: Self) -> [Self; 2];

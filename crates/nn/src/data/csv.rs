@@ -8,7 +8,7 @@ use std::path::Path;
 pub struct CsvOptions {
     /// Field separator.
     pub separator: char,
-    /// Whether the first line holds names.
+    /// Whether the first line holds column names.
     pub header: bool,
 }
 

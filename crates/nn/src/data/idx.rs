@@ -58,7 +58,7 @@ fn elements(bytes: &[u8], budget: &Budget) -> Result<Tensor> {
         return Err(refused(format!("{dims} dimensions are more than the {MOST_DIMS} a tensor may have")));
     }
     if rest.len() < 4 * dims {
-        return Err(refused(format!("expected {dims} sizes, the file ends before")));
+        return Err(refused(format!("expected {dims} sizes, but the file ends before them")));
     }
     let (header, data) = rest.split_at(4 * dims);
     let sizes: Vec<usize> =
@@ -72,7 +72,7 @@ fn elements(bytes: &[u8], budget: &Budget) -> Result<Tensor> {
     };
     let count = sizes.iter().try_fold(1usize, |n, &s| n.checked_mul(s));
     if count.and_then(|n| n.checked_mul(width)) != Some(data.len()) {
-        let message = format!("sizes {sizes:?} of {width} bytes do not make the {} bytes that follow", data.len());
+        let message = format!("sizes {sizes:?} of {width} bytes do not match the {} bytes that follow", data.len());
         return Err(refused(message));
     }
     // The elements in this machine's order, and the tensor.

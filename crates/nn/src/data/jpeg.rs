@@ -40,7 +40,7 @@ pub fn parse_jpeg_within(bytes: &[u8], budget: &Budget) -> Result<Tensor> {
     budget.take(values * 6).map_err(refused)?;
     let pixels = decoder.decode().map_err(refused)?;
     if pixels.len() != height * width * channels {
-        return Err(refused(format!("{height} by {width} pixels are expected, {} bytes are there", pixels.len())));
+        return Err(refused(format!("expected {height} by {width} pixels, found {} bytes", pixels.len())));
     }
     let image = Tensor::try_from_vec(pixels, [height, width, channels])?;
     image.try_permute([2, 0, 1])?.try_contiguous()

@@ -72,7 +72,7 @@ impl<D: Dataset> DataLoader<D> {
         if self.options.drop_last { n / size } else { n.div_ceil(size) }
     }
 
-    /// Whether a pass has no batch.
+    /// Whether a pass has no batches.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -94,8 +94,8 @@ impl<D: Dataset> DataLoader<D> {
         }
     }
 
-    /// One pass of which every batch is cut into `shards` parts, as even as can be, and only those in `local` are made. Every
-    /// part has random streams of its own, so it is the same wherever it is made.
+    /// One pass in which every batch is divided into `shards` parts, as evenly as possible, and only the parts in `local` are prepared.
+    /// Every part has its own random streams, so it does not depend on where it is prepared.
     pub fn shards_from(&self, first: usize, shards: usize, local: Range<usize>) -> Shards<D> {
         let (plan, seed) = match self.plan(first) {
             Ok(found) => found,
@@ -231,9 +231,9 @@ impl<D: Dataset> Iterator for Batches<D> {
 
 /// A part of a batch.
 pub struct Shard<S> {
-    /// The seed of what is computed with it.
+    /// The seed for computations with this part.
     pub seed: u64,
-    /// Its samples; `None` where a batch has fewer samples than parts.
+    /// Its samples; `None` if the batch has fewer samples than parts and this one is empty.
     pub samples: Option<S>,
 }
 

@@ -1,4 +1,4 @@
-//! Which samples a rank takes in a training loop of one's own. (A [`Trainer`](crate::train::Trainer) shares batches out itself.)
+//! The samples of one rank, for training loops written by hand. (A [`Trainer`](crate::train::Trainer) shares batches out itself.)
 
 use firebrand_core::random::{Generator, with_generator};
 use firebrand_core::{DType, Result, ops};
@@ -33,7 +33,7 @@ pub struct DistributedSampler {
 }
 
 impl DistributedSampler {
-    /// Shares of a set of so many samples, in order.
+    /// A sampler for a dataset of `len` samples, in order.
     pub fn new(len: usize, world: &World) -> DistributedSampler {
         DistributedSampler { len, rank: world.rank(), size: world.size(), seed: None }
     }

@@ -56,7 +56,7 @@ pub struct TokenRows {
     pub attention_mask: Tensor,
     /// The next token, or [`IGNORED`].
     pub labels: Tensor,
-    /// The token itself, or [`IGNORED`]: for models that compare with the next one on their own, as those of transformers do.
+    /// The token itself, or [`IGNORED`]: for models that shift labels themselves, as those of transformers do.
     pub unshifted_labels: Tensor,
 }
 
@@ -156,7 +156,7 @@ impl TokenDataset {
         self.dropped
     }
 
-    /// All tokens that are in rows or behind their last.
+    /// All tokens, including those after the last full row.
     pub fn tokens(&self) -> &[i64] {
         &self.all.tokens
     }
@@ -171,7 +171,7 @@ impl TokenDataset {
         self.length
     }
 
-    /// The number of the text in a row, where a row holds one.
+    /// The index of the text in a row, if rows hold one text each.
     pub fn text(&self, row: usize) -> Option<usize> {
         self.places.get(row).map(|p| p.text)
     }

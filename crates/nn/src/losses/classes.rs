@@ -12,7 +12,7 @@ const PART: usize = 1 << 14;
 /// [`ops::cross_entropy_loss`], as one node that needs less memory.
 ///
 /// # Errors
-/// If there are not as many labels as rows, a label is no class, or the scores are neither f32 nor f64.
+/// If the numbers of labels and rows differ, a label is not a class, or the scores are neither f32 nor f64.
 pub fn cross_entropy_of_classes(scores: &Tensor, labels: &Tensor, ignore: i64) -> Result<Tensor> {
     let classes = scores.shape().last().copied().unwrap_or(0);
     if !matches!(scores.dtype(), DType::F32 | DType::F64) || labels.numel() * classes != scores.numel() {

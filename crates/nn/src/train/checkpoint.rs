@@ -139,7 +139,8 @@ pub(super) fn load(
     let expected = model_state(state.model, state.frozen);
     for (name, found) in [("misses", missing(&expected, &model)), ("has the unknown", missing(&model, &expected))] {
         if let Some(first) = found.first() {
-            let message = format!("the checkpoint is of another model: it {name} `{first}` ({} in total)", found.len());
+            let message =
+                format!("the checkpoint is from another model: it {name} `{first}` ({} in total)", found.len());
             return Err(refused(path, message));
         }
     }
@@ -148,7 +149,7 @@ pub(super) fn load(
     if let Some(average) = state.average {
         average.load(&averages, saved.average_updates).map_err(|e| refused(path, e))?;
     } else if !averages.is_empty() {
-        return Err(refused(path, "the checkpoint is of a run with averaged weights; set TrainOptions::ema"));
+        return Err(refused(path, "the checkpoint is from a run with averaged weights; set TrainOptions::ema"));
     }
     state.model.load_state_dict(&model, false)?;
     let buffers = part(&tensors, "buffer.");

@@ -12,7 +12,7 @@ use std::sync::atomic::AtomicBool;
 pub struct TrainOptions {
     /// Number of passes over the data.
     pub epochs: usize,
-    /// Batches per step: their gradients are those of one batch with all their samples.
+    /// Batches per step; their gradients equal those of one batch with all their samples.
     pub accumulate: usize,
     /// Clip gradients to this total norm.
     pub clip_norm: Option<f64>,
@@ -27,7 +27,7 @@ pub struct TrainOptions {
     /// Also write a checkpoint every this many steps.
     pub checkpoint_every: Option<u64>,
     /// Whether checkpoints hold parameters that do not require grad. Without them a run can only be resumed on a model
-    /// that starts with the same ones, which is right as long as none is trained before it is frozen.
+    /// that starts with the same ones, which is correct unless a parameter was trained before it was frozen.
     pub checkpoint_frozen: bool,
     /// Checkpoints of more bytes than this are written as several files beside the checkpoint, which lists them.
     pub checkpoint_part_bytes: u64,
@@ -38,13 +38,14 @@ pub struct TrainOptions {
     pub patience: Option<usize>,
     /// The watched validation metric, and whether lower is better.
     pub watch: (String, bool),
-    /// Of a run on several ranks: the number of shards of a step, which alone decides about its bits; by default one for each rank.
+    /// On several ranks: the number of shards of a step, by default one for each rank. Results depend on it, bit for bit, and not on
+    /// the number of ranks.
     pub shards: Option<usize>,
-    /// Of a run on several ranks: whether each keeps only its part of the optimizer's state (ZeRO, stage 1). The bits stay.
-    /// Only for optimizers that treat every parameter on its own, which all but [`LBFGS`](crate::optim::LBFGS) do.
+    /// On several ranks: whether each keeps only its part of the optimizer's state (ZeRO, stage 1). Results are bitwise the same.
+    /// Only for optimizers that treat every parameter separately: all but [`LBFGS`](crate::optim::LBFGS).
     pub zero: bool,
-    /// Of a run on several ranks: compare the state of all ranks, bit for bit, every this many steps. A difference is an error that names the
-    /// first tensor: ranks on unlike processors, say.
+    /// On several ranks: compare the state of all ranks, bit for bit, every this many steps. A difference, for example between ranks on
+    /// different processors, is an error that names the first tensor.
     pub compare_replicas: Option<u64>,
     /// A flag that stops the run after the current step when set (by Ctrl-C, for instance).
     pub stop: Arc<AtomicBool>,

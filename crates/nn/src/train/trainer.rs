@@ -243,8 +243,8 @@ impl<'a> Trainer<'a> {
     }
 
     /// Trains to the end, or until stopped. `loss` is the mean loss of a batch, as a tensor or as a [`BatchLoss`];
-    /// `validate` runs in evaluation mode without gradients after every epoch. When the run was stopped meanwhile,
-    /// `validate` may end with an error: it is repeated when the run is resumed.
+    /// `validate` runs in evaluation mode without gradients after every epoch. If the run is stopped meanwhile,
+    /// `validate` may return an error: it runs again when the run is resumed.
     pub fn fit<D: Dataset, L: Into<BatchLoss>>(
         &mut self,
         loader: &DataLoader<D>,
@@ -257,7 +257,7 @@ impl<'a> Trainer<'a> {
 
     fn run(&mut self, feed: &mut dyn Feed, validate: &mut dyn FnMut() -> Result<Metrics>) -> Result<Finish> {
         if feed.len() == 0 {
-            return Err(Error::argument("Trainer", "the loader has no batches; add samples or make batches smaller"));
+            return Err(Error::argument("Trainer", "the loader has no batches; add samples or reduce the batch size"));
         }
         self.start_average()?;
         self.start_team()?;

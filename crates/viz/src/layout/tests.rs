@@ -1,4 +1,4 @@
-//! What the layout promises.
+//! Tests of the layout's guarantees.
 
 use super::*;
 use crate::drawing::{Class, Group, Node};

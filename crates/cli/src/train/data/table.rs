@@ -30,6 +30,9 @@ pub(super) fn read(
     let column = |k: usize| table.try_narrow(1, k, 1)?.try_squeeze_dim(1);
     let position = |name: &str| names.iter().position(|n| n == name);
     let target = position(&options.target);
+    if names.is_empty() {
+        return Err(named(path, "the file is empty; expected a header line with the names of the columns"));
+    }
     if labels && target.is_none() {
         let found: Vec<&str> = names.iter().map(String::as_str).collect();
         let message =

@@ -155,7 +155,8 @@ impl Reader<'_> {
         };
         let mut parts = vec![(String::new(), false)];
         for message in messages {
-            let message = message.as_object().ok_or_else(|| Refusal::because("a message is no object"))?;
+            let message =
+                message.as_object().ok_or_else(|| Refusal::because("expected every message to be a JSON object"))?;
             let (role, content) = (text(message, "role")?, text(message, "content")?);
             let around = |part: &str| filled(part, &[("role", role)]);
             parts.last_mut().expect("there is one").0 += &around(before)?;

@@ -2,7 +2,7 @@
 //!
 //! A checkpoint that is not reentrant runs its function again in the backward pass, and gets the same values, unless what
 //! the function reads has been written since. A compiled graph keeps the values of the first run, or computes them from these.
-//! So where something that a checkpoint has read is written later, or may be (behind a break), the capture begins anew and ends where
+//! So where something that a checkpoint has read is written later, or may be (behind a break), the capture starts over and ends where
 //! the first checkpoint begins.
 
 use super::{Plainly, Session, State};
@@ -17,7 +17,7 @@ use std::collections::HashMap;
 pub(crate) struct Checkpoints {
     /// What they read.
     read: HashMap<usize, Storage>,
-    /// What they made, and make anew when they run again.
+    /// Values that they computed, and recompute when they run again.
     made: HashMap<usize, Storage>,
     /// Whether there has been one.
     any: bool,
@@ -89,8 +89,8 @@ impl Session {
         }
     }
 
-    /// The capture begins anew if an op writes what a checkpoint has read, or in a checkpoint something that is not its own, which it
-    /// writes again when it runs again; or memory with an alias whose writes nobody is to see.
+    /// The capture starts over if an op writes what a checkpoint has read, or, inside a checkpoint, something that the
+    /// checkpoint does not own and would write again when it runs again, or memory with an alias whose writes are unseen.
     pub(super) fn check_written(&self, op: Op, args: &[Value]) -> Result<()> {
         let schema = Schema::of_op(op);
         if !schema.mutates() {

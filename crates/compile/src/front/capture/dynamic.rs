@@ -1,4 +1,4 @@
-//! Which sizes and numbers of a function vary, and what a capture does with them.
+//! Dynamic sizes and numbers of a captured function.
 //!
 //! The first graph is for the sizes of the first call. A size that a later call brings another value of becomes a symbol of
 //! the graph compiled for that call; sizes 0 and 1 never do, since broadcasting and memory order depend on them. After a
@@ -407,7 +407,7 @@ impl Varying<'_> {
         let run = || dynamic::sizes_at(&mut runner, self.graph, &inputs, &wanted);
         // A custom function may panic where an op fails.
         let sizes = catch_unwind(AssertUnwindSafe(run));
-        Ok(sizes.map_err(|_| Error::internal("a custom function does not take these sizes"))??)
+        Ok(sizes.map_err(|_| Error::internal("a custom function does not accept these sizes"))??)
     }
 
     fn input_at(&self, source: &Source, outline: Option<&Tensor>, values: &[i64]) -> Result<Value> {

@@ -58,7 +58,7 @@ impl<T> Effect<T> {
     }
 }
 
-/// Takes the tensors out of a tree: what is left holds none of the function.
+/// Takes the tensors out of a tree: the rest holds none of the function's tensors.
 pub(crate) struct Blank(Tensor);
 
 impl Blank {

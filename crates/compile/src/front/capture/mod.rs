@@ -113,7 +113,7 @@ pub(crate) struct HookBody {
     pub(crate) grad: Tensor,
     /// The tensor it is on.
     pub(crate) on: Tensor,
-    /// The trace of the function, which goes on afterwards.
+    /// The trace of the function, which continues afterwards.
     pub(crate) outer: Trace,
 }
 
@@ -155,7 +155,7 @@ pub(crate) struct State {
     pub(crate) retained: Vec<WeakTensor>,
     /// What the placeholders of sources are in the call that is captured.
     pub(crate) placeholder_values: Vec<(NodeId, Tensor)>,
-    /// Tensors that the function made of host data.
+    /// Tensors that the function created from host data.
     pub(crate) made: Vec<Tensor>,
     pub(crate) handles: Vec<Arc<tracer::HandleProxy>>,
     pub(crate) breaks: Vec<GraphBreak>,
@@ -166,7 +166,7 @@ pub(crate) struct State {
     flushed: bool,
 }
 
-/// Where a capture ends, because what follows has been seen to do something that no graph can hold.
+/// Where a capture must end, because the code after it does something that no graph can hold.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Plainly {
     /// At the first function transform.
@@ -179,7 +179,7 @@ pub(crate) struct Plainly {
     pub(crate) whole: bool,
 }
 
-/// How a function is left whose capture begins anew; this unwinding is silent.
+/// The payload of the silent unwinding that leaves a function whose capture starts over.
 struct Anew;
 
 /// One run of a function under capture.
@@ -197,7 +197,7 @@ pub(crate) struct Session {
     plainly: Plainly,
     /// Whether the rest of the function runs eagerly.
     left: AtomicBool,
-    /// What the capture has to begin anew with.
+    /// What the capture has to start over with.
     anew: Mutex<Option<Plainly>>,
     /// Which numbers in cells have been seen to vary.
     environment: Arc<Mutex<HashMap<(usize, usize), SeenNumber>>>,
@@ -323,7 +323,7 @@ impl Session {
         self.flush().map_err(|e| self.fail(e))
     }
 
-    /// A graph is about to end here. If what it has in it may not be cut off from what follows, the capture begins anew.
+    /// A graph is about to end here. If what it has in it may not be cut off from what follows, the capture starts over.
     fn can_end(&self, what: &str, at: Option<Caller>) -> Result<()> {
         self.only_ops(what, at)?;
         if self.lock().checkpoints.any() {
@@ -335,7 +335,7 @@ impl Session {
         Ok(())
     }
 
-    /// The capture cannot go on: it begins anew, and ends earlier then. Nothing of it has happened yet.
+    /// The capture cannot go on: it starts over, and ends earlier then. Nothing of it has happened yet.
     pub(super) fn begin_anew(&self, what: &str, at: Option<Caller>, plainly: Plainly) -> Result<()> {
         self.note_break(BreakKind::Plain, what, at)?;
         self.lock_anew().get_or_insert(plainly);
@@ -346,12 +346,12 @@ impl Session {
         self.anew.lock().unwrap_or_else(|e| e.into_inner())
     }
 
-    /// What the capture has to begin anew with, if it has to.
+    /// What the capture has to start over with, if it has to.
     pub(crate) fn anew(&self) -> Option<Plainly> {
         *self.lock_anew()
     }
 
-    /// Takes back what a capture that begins anew has done.
+    /// Takes back what a capture that starts over has done.
     pub(crate) fn undo(&self) {
         for effect in std::mem::take(&mut self.lock().effects) {
             if let Effect::Register { handle, .. } = effect {
@@ -390,7 +390,7 @@ impl Session {
     }
 
     /// Ends the capture: the graph so far runs, op by op, so that every tensor has the history of an eager run, and the
-    /// function goes on without being captured.
+    /// function continues without being captured.
     pub(crate) fn go_on_plainly(&self, what: &'static str, at: Caller) -> Result<()> {
         self.can_end(what, Some(at))?;
         self.note_break(BreakKind::Plain, what, Some(at))?;

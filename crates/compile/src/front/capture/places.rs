@@ -1,4 +1,4 @@
-//! Where the tensors of a captured function come from at a call: from outside, from the graph, or made anew.
+//! The origin of a captured function's tensors at a call: from outside, from the graph, or created again.
 //!
 //! Taking the places out of a session takes its handles away too: from then on a tensor lives only if something else holds
 //! it. The weak handles here keep ids from being used again.

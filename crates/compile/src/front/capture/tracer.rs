@@ -1,4 +1,4 @@
-//! What a session does with ops, and where the function does something that is not an op.
+//! The session as a tracer: it records ops, and everything the function does that is not an op.
 
 use super::effect::Effect;
 use super::{Body, HookNode, Session};

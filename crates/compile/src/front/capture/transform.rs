@@ -5,7 +5,7 @@
 //! recorded outside the transform is recorded alike when the graph runs: each op has the grad mode it ran in.
 //!
 //! Nothing but ops can happen in there: stand-ins of levels, with their nodes and tangents, have no real counterpart. If something
-//! does (a read, a hook, a custom function), the capture begins anew, and that time it ends where the first transform begins.
+//! does (a read, a hook, a custom function), the capture starts over, and that time it ends where the first transform begins.
 //! Sizes are those of the call: rules and derivatives compute with integers.
 
 use super::{Body, Plainly, Session};
@@ -53,7 +53,7 @@ impl Session {
         self.lock().transforms.running.pop();
     }
 
-    /// The capture begins anew if something happens that only ops with values could do while a transform runs, or nodes of one
+    /// The capture starts over if something happens that only ops with values could do while a transform runs, or nodes of one
     /// are kept: what they keep are stand-ins.
     pub(super) fn only_ops(&self, what: &str, at: Option<Caller>) -> Result<()> {
         let open = {

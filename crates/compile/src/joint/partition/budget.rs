@@ -56,7 +56,7 @@ pub(super) fn choose(joint: &Joint, parts: &Parts, options: &PartitionOptions) -
     solve(joint, parts, keep_results, &marks)
 }
 
-/// Whether it is made of random numbers: itself, or as a part of what a random op gives.
+/// Whether it consists of random numbers: itself, or as a part of a random op's results.
 fn draws(joint: &Joint, n: NodeId) -> bool {
     let graph = &joint.module.graph;
     ops::is_random(&graph[n])

@@ -1,4 +1,4 @@
-//! What a partitioner knows of ops: which may be computed twice, and which share a loop.
+//! Facts about ops for the partitioner: which may be recomputed, and which share a loop.
 
 use firebrand_core::dispatch::Cost;
 use firebrand_graph::ir::{Argument, Function, Graph, Hop, Kind, Node, NodeId, OpOverload, Target, TensorMeta, Val};

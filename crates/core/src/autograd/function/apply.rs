@@ -33,7 +33,7 @@ struct DelayedError {
     error: Box<dyn Fn() -> Error + Send + Sync>,
 }
 
-/// The values, whose derivative is an error with this text. They are the outputs of one node; `sources` are its inputs.
+/// Returns the values unchanged; their derivative is an error with this text. They are the outputs of one node; `sources` are its inputs.
 pub fn delayed_error(
     message: &str,
     values: &[Option<Tensor>],
@@ -193,7 +193,7 @@ impl Backward for FunctionNode {
     }
 }
 
-/// Runs and records a function that is shared: what [`Function::apply`] does with one of its own.
+/// Runs and records a shared function, as [`Function::apply`] does with an owned one.
 pub fn run(function: Arc<dyn Function>, inputs: Vec<Tensor>) -> Result<Vec<Tensor>> {
     if let Some(tracer) = capture::tracer() {
         return tracer.apply(function, &inputs);

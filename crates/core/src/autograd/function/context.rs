@@ -85,12 +85,12 @@ impl Context {
     }
 
     /// Keeps a value of this call. A function runs several times under function transforms, once per level; what it
-    /// keeps in its own fields all of them share, what it keeps here belongs to one.
+    /// keeps in its own fields is shared by all of them, what it keeps here belongs to one call.
     pub fn set_state(&mut self, state: Arc<dyn Any + Send + Sync>) {
         self.state = Some(state);
     }
 
-    /// What [`Context::set_state`] kept.
+    /// The value stored with [`Context::set_state`].
     pub fn state(&self) -> Option<&Arc<dyn Any + Send + Sync>> {
         self.state.as_ref()
     }
@@ -193,7 +193,7 @@ impl Context {
     }
 
     /// For each input, the sum of the gradients that have reached it so far in this run, if it may be written in place:
-    /// add to it and return `None` for that input, and no other tensor is needed. Only inside `backward`, in a run that
+    /// adding to it and returning `None` for that input saves a tensor. Only inside `backward`, in a run that
     /// is not recorded.
     pub fn input_grad_buffers(&self) -> Result<Vec<Option<Tensor>>> {
         let offer = BUFFERS.get();
@@ -211,7 +211,7 @@ impl Context {
         early::places(self.node().as_ref())
     }
 
-    /// Hands over the gradient of an input that is a leaf before `backward` has ended, with all that follows: hooks, `.grad`. For
+    /// Hands over the gradient of an input that is a leaf before `backward` has returned, hooks and `.grad` included. For
     /// this input `backward` must then return `None`. See [`Context::early_leaves`].
     pub fn hand_over(&self, input: usize, grad: Tensor) -> Result<()> {
         early::hand_over(self.node().as_ref(), input, grad)

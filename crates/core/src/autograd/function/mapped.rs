@@ -96,7 +96,7 @@ impl Function for Mapped {
     }
 
     fn forward(&self, _: &mut Context, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
-        let _level = level::enter_batch(self.batch);
+        let _level = level::enter_batch(self.batch)?;
         let inputs: Vec<Tensor> = up(&some(inputs), &self.in_dims).into_iter().flatten().collect();
         let outs = self.inner.forward(&mut self.context(vec![false; inputs.len()]), &inputs)?;
         let (outs, dims) = down(&some(&outs))?;
@@ -109,7 +109,7 @@ impl Function for Mapped {
     }
 
     fn setup_context(&self, ctx: &mut Context, inputs: &[Tensor], outputs: &[Tensor]) -> Result<()> {
-        let _level = level::enter_batch(self.batch);
+        let _level = level::enter_batch(self.batch)?;
         let mut inner = self.context(ctx.needs_input_grad().to_vec());
         let inputs: Vec<Tensor> = up(&some(inputs), &self.in_dims).into_iter().flatten().collect();
         let results: Vec<Tensor> = up(&some(outputs), &self.out_dims()).into_iter().flatten().collect();
@@ -138,7 +138,7 @@ impl Function for Mapped {
 
     fn backward(&self, ctx: &Context, grads: &[Option<Tensor>]) -> Result<Vec<Option<Tensor>>> {
         let (found, dims) = {
-            let _level = level::enter_batch(self.batch);
+            let _level = level::enter_batch(self.batch)?;
             let inner = self.restored(ctx)?;
             down(&self.inner.backward_owned(&inner, up(grads, &self.out_dims()))?)?
         };
@@ -148,7 +148,7 @@ impl Function for Mapped {
 
     fn jvp(&self, ctx: &Context, tangents: &[Option<Tensor>]) -> Result<Vec<Option<Tensor>>> {
         let (found, dims) = {
-            let _level = level::enter_batch(self.batch);
+            let _level = level::enter_batch(self.batch)?;
             let inner = self.restored(ctx)?;
             down(&self.inner.jvp(&inner, &up(tangents, &self.in_dims))?)?
         };

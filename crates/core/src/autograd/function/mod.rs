@@ -158,7 +158,7 @@ impl Node {
         self.formula().as_any()?.downcast_ref()
     }
 
-    /// What the custom function this node belongs to knows about its call.
+    /// The context of the custom function that this node belongs to.
     pub fn context(&self) -> Option<&Context> {
         self.formula().context()
     }

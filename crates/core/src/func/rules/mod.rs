@@ -205,10 +205,17 @@ pub(crate) enum Rule {
     Random,
     /// Refused: results whose shape depends on values, and forms that write tensors given.
     Refuse,
-    /// Nothing to do: the ops it is made of are batched, or it takes no tensors.
+    /// Nothing to do: the ops it consists of are batched, or it takes no tensors.
     Parts,
     /// Sample by sample.
     Loop,
+}
+
+impl Rule {
+    /// A rule of its own. A build without transforms has no code of it, and never asks.
+    pub(crate) const fn own(rule: fn(&Call<'_>) -> Result<Outs>) -> Rule {
+        if cfg!(feature = "transforms") { Rule::Own(rule) } else { Rule::Loop }
+    }
 }
 
 /// How an op comes through `vmap`, for `firebrand ops`.
@@ -216,7 +223,7 @@ pub(crate) enum Rule {
 pub enum Batching {
     /// It has a batching rule.
     Rule,
-    /// It is made of ops that come through.
+    /// It consists of ops that are batched themselves.
     Decompose,
     /// It runs sample by sample, with a warning.
     Fallback,

@@ -38,7 +38,7 @@ pub(crate) fn log_sigmoid(a: &Tensor) -> Result<Tensor> {
 pub(crate) fn prelu(a: &Tensor, weight: &Tensor) -> Result<Tensor> {
     const OP: &str = "prelu";
     if weight.ndim() > 1 {
-        let m = format!("the weight has one dimension at most, found shape {:?}", weight.shape());
+        let m = format!("the weight must have at most one dimension, found shape {:?}", weight.shape());
         return Err(Error::argument(OP, m));
     }
     let channels = if a.ndim() > 1 { a.shape()[1] } else { 1 };

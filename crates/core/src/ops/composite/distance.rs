@@ -12,7 +12,7 @@ pub(crate) fn renorm(t: &Tensor, p: Scalar, dim: i64, maxnorm: Scalar) -> Result
     }
     let (p_value, limit) = (p.to_f64(), maxnorm.to_f64());
     if p_value <= 0.0 || limit < 0.0 {
-        let m = format!("expected a positive order and a limit that is not negative, found {p_value} and {limit}");
+        let m = format!("expected a positive order and a non-negative limit, found {p_value} and {limit}");
         return Err(Error::argument(OP, m));
     }
     let d = wrap_dim(OP, dim, t.ndim())?;
@@ -55,7 +55,7 @@ pub(crate) fn cdist(x1: &Tensor, x2: &Tensor, p: f64, compute_mode: Option<i64>)
 pub(crate) fn pdist(t: &Tensor, p: f64) -> Result<Tensor> {
     const OP: &str = "pdist";
     if t.ndim() != 2 || p < 0.0 {
-        let m = format!("expected a matrix and an order that is not negative, found shape {:?} and {p}", t.shape());
+        let m = format!("expected a matrix and a non-negative order, found shape {:?} and {p}", t.shape());
         return Err(Error::argument(OP, m));
     }
     let rows = t.shape()[0] as i64;

@@ -18,7 +18,7 @@ fn bags(offsets: &Tensor, n: usize, include_last_offset: bool) -> Result<(Vec<i6
     let ordered = starts.windows(2).all(|w| w[0] <= w[1]);
     let last = starts.last().copied().unwrap_or(0);
     if starts.first().is_some_and(|&s| s != 0) || !ordered || last > n as i64 {
-        return wrong(format!("offsets begin with 0, ascend and end within the {n} indices, found {starts:?}"));
+        return wrong(format!("offsets must begin with 0, ascend and end within the {n} indices, found {starts:?}"));
     }
     let count = starts.len() - usize::from(include_last_offset);
     let bag_of = |k: usize| starts[..count].partition_point(|&s| s <= k as i64) as i64 - 1;
@@ -55,7 +55,7 @@ pub(crate) fn embedding_bag_padding(
         return wrong("per_sample_weights need mode 0 (sum) and one weight for each index".into());
     }
     if sparse && mode == 2 {
-        return wrong("there are no sparse gradients of maxima (mode 2); pass sparse=false".into());
+        return wrong("mode 2 (max) has no sparse gradients; pass sparse=false".into());
     }
     let padding = match padding_idx {
         Some(p) if p < -(rows as i64) || p >= rows as i64 => {

@@ -139,7 +139,11 @@ fn c2r(op: &'static str, t: &Tensor, lines: Lines, norm: Option<&str>, forward: 
 }
 
 fn need_dims(op: &'static str, lines: &Lines) -> Result<()> {
-    if lines.dims.is_empty() { Err(Error::argument(op, "at least one dimension is transformed")) } else { Ok(()) }
+    if lines.dims.is_empty() {
+        Err(Error::argument(op, "expected at least one dimension to transform"))
+    } else {
+        Ok(())
+    }
 }
 
 /// Without a size given, half a spectrum of `m` stands for `2 (m - 1)` numbers.

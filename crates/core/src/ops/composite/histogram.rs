@@ -17,7 +17,7 @@ fn ends(op: &'static str, values: &Tensor, range: Option<(f64, f64)>) -> Result<
         }
     };
     if !(low.is_finite() && high.is_finite()) || low > high {
-        return Err(Error::argument(op, format!("expected a finite range that does not fall, found {low} to {high}")));
+        return Err(Error::argument(op, format!("expected a finite range with low <= high, found {low} to {high}")));
     }
     Ok(if low == high { (low - 0.5, high + 0.5) } else { (low, high) })
 }

@@ -92,7 +92,7 @@ pub(crate) fn repeat_interleave_tensor(
         counts = lists::filled(counts[0], n)?;
     }
     if repeats.ndim() > 1 || counts.len() != n || counts.iter().any(|&c| c < 0) {
-        let m = format!("expected {n} repeats that are not negative, found {counts:?} of shape {:?}", repeats.shape());
+        let m = format!("expected {n} non-negative repeats, found {counts:?} of shape {:?}", repeats.shape());
         return Err(Error::argument(OP, m));
     }
     let total = counts.iter().try_fold(0i64, |sum, &c| sum.checked_add(c));
@@ -122,7 +122,7 @@ pub(crate) fn rot90(self_: &Tensor, k: i64, dims: &[i64]) -> Result<Tensor> {
     const OP: &str = "rot90";
     let &[a, b] = dims else { return Err(Error::argument(OP, format!("takes two dimensions, found {dims:?}"))) };
     if self_.ndim() < 2 || wrap_dim(OP, a, self_.ndim())? == wrap_dim(OP, b, self_.ndim())? {
-        return Err(Error::argument(OP, format!("takes two dimensions that differ, found {dims:?}")));
+        return Err(Error::argument(OP, format!("takes two different dimensions, found {dims:?}")));
     }
     match k.rem_euclid(4) {
         1 => ops::transpose(&ops::flip(self_, &[b])?, a, b),
@@ -132,7 +132,7 @@ pub(crate) fn rot90(self_: &Tensor, k: i64, dims: &[i64]) -> Result<Tensor> {
     }
 }
 
-/// Pads by positions: negative amounts cut off first, then what lies outside comes from the other end of what is left.
+/// Pads by positions: negative amounts cut first, then positions outside are filled from the other end of the rest.
 pub(crate) fn pad_circular(self_: &Tensor, pad: &[SymInt]) -> Result<Tensor> {
     const OP: &str = "pad";
     let mut out = self_.clone();
@@ -204,7 +204,7 @@ pub(crate) fn cartesian_prod(tensors: &[Tensor]) -> Result<Tensor> {
 
 pub(crate) fn combinations(self_: &Tensor, r: i64, with_replacement: bool) -> Result<Tensor> {
     if self_.ndim() != 1 || r < 0 {
-        let m = format!("takes a vector and a count that is not negative, found shape {:?} and {r}", self_.shape());
+        let m = format!("takes a vector and a non-negative count, found shape {:?} and {r}", self_.shape());
         return Err(Error::argument("combinations", m));
     }
     if r == 0 {
@@ -221,7 +221,7 @@ pub(crate) fn combinations(self_: &Tensor, r: i64, with_replacement: bool) -> Re
     if count == 0 {
         return ops::take(self_, &Tensor::try_from_vec(Vec::<i64>::new(), [0, r])?);
     }
-    // Ascending lists of positions in order: the last place that can be raised is, and those after it begin anew.
+    // Ascending lists of positions in order: the last place that can be raised is, and those after it start over.
     let places = as_size(count).checked_mul(as_size(r));
     let mut all: Vec<i64> = lists::room(places.unwrap_or(usize::MAX))?;
     let step = i64::from(!with_replacement);

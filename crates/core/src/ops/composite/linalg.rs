@@ -110,7 +110,7 @@ pub(crate) fn matrix_norm(t: &Tensor, ord: Scalar, dim: &[i64], keepdim: bool, d
         _ => {
             return Err(Error::argument(
                 OP,
-                format!("the order is 1, 2, inf or one of their negatives, found {order}"),
+                format!("the order must be 1, 2, inf or one of their negatives, found {order}"),
             ));
         }
     };

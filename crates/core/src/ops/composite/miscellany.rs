@@ -369,7 +369,7 @@ pub(crate) fn embedding_bag_backward(
     let bags = bags(indices, Some(offsets), offset2bag)?;
     if sparse {
         if mode == 2 {
-            let m = "there are no sparse gradients of maxima (mode 2); pass sparse=false";
+            let m = "mode 2 (max) has no sparse gradients; pass sparse=false";
             return Err(Error::argument("_embedding_bag_backward", m));
         }
         let rows = rows_of_bags(grad, &bags, bag_size, mode, per_sample_weights)?;

@@ -69,7 +69,7 @@ pub(crate) fn grid_sampler(
     }
 }
 
-/// A tensor made of numbers, as `like` in dtype and device.
+/// A tensor of these numbers, with the dtype and device of `like`.
 fn constant(values: Vec<f64>, sizes: &[usize], like: &Tensor) -> Result<Tensor> {
     let t = cast(&Tensor::try_from_vec(values, sizes)?, like.dtype())?;
     if t.device() == like.device() { Ok(t) } else { ops::to_copy(&t, None, Some(like.device()), false, None) }

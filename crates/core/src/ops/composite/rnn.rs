@@ -211,7 +211,7 @@ impl Stack<'_> {
         let falls = sizes.windows(2).all(|w| w[0] >= w[1]) && sizes.iter().all(|&n| n > 0);
         let total = sizes.iter().try_fold(0i64, |sum, &n| sum.checked_add(n));
         if !falls || data.ndim() != 2 || total != Some(data.shape()[0] as i64) {
-            let m = format!("expected rows for positive sizes that never grow, found {:?} for {sizes:?}", data.shape());
+            let m = format!("expected rows for positive, non-increasing sizes, found {:?} for {sizes:?}", data.shape());
             return self.refuse(m);
         }
         let sizes: Vec<usize> = sizes.iter().map(|&n| n as usize).collect();

@@ -83,7 +83,7 @@ pub(crate) fn stft(
     Err(Error::argument(OP, wrong))
 }
 
-/// With frames centred on their times: the signal goes on beyond its ends as `pad_mode` says.
+/// With frames centered on their times: the signal is extended beyond its ends by `pad_mode`.
 #[allow(clippy::too_many_arguments)] // the schema's
 pub(crate) fn stft_center(
     signal: &Tensor,

@@ -252,7 +252,7 @@ pub(crate) fn meshgrid(tensors: &[Tensor]) -> Result<Vec<Tensor>> {
     const OP: &str = "meshgrid";
     let Some(first) = tensors.first() else { return Err(Error::argument(OP, "at least one tensor is needed")) };
     if let Some(t) = tensors.iter().find(|t| t.ndim() > 1) {
-        return Err(Error::argument(OP, format!("tensors have at most 1 dimension, found shape {:?}", t.shape())));
+        return Err(Error::argument(OP, format!("tensors must have at most 1 dimension, found shape {:?}", t.shape())));
     }
     if let Some(t) = tensors.iter().find(|t| t.dtype() != first.dtype()) {
         let m = format!("all tensors must have one dtype, found {} and {}", first.dtype(), t.dtype());
@@ -356,7 +356,7 @@ pub(crate) fn diag_embed(self_: &Tensor, offset: i64, dim1: i64, dim2: i64) -> R
     if a == b || self_.ndim() == 0 {
         return Err(Error::argument(
             OP,
-            format!("takes a tensor with dimensions and two places that differ, found {a} and {b}"),
+            format!("takes a tensor with dimensions and two different positions, found {a} and {b}"),
         ));
     }
     let last = self_.shape()[n - 2].saturating_add(as_size(offset.saturating_abs()));

@@ -15,19 +15,11 @@ mod kernel {
     use firebrand_kernels::{View, ViewMut};
 
     pub(super) fn c2c(_: ViewMut<'_>, _: usize, _: bool) {
-        unreachable!("`need_kernels` comes first")
+        unreachable!("the ops refuse")
     }
 
     pub(super) fn c2r(_: View<'_>, _: usize, _: ViewMut<'_>) {
-        unreachable!("`need_kernels` comes first")
-    }
-}
-
-/// Refuses in a build without the kernels.
-fn need_kernels(op: &'static str) -> Result<()> {
-    match cfg!(feature = "fft") {
-        true => Ok(()),
-        false => Err(Error::argument(op, "this build has no Fourier transforms; build with the feature `fft`")),
+        unreachable!("the ops refuse")
     }
 }
 
@@ -51,7 +43,6 @@ fn lengths(t: &Tensor, dims: &[usize]) -> usize {
 }
 
 pub(crate) fn c2c(t: &Tensor, dim: &[SymInt], normalization: i64, forward: bool, out: &Tensor) -> Result<()> {
-    need_kernels("_fft_c2c")?;
     let dims = places(dim.iter().map(|d| d.int()), t.ndim());
     copy_into(t, out)?;
     for &d in dims.iter().rev() {
@@ -61,7 +52,6 @@ pub(crate) fn c2c(t: &Tensor, dim: &[SymInt], normalization: i64, forward: bool,
 }
 
 pub(crate) fn r2c(t: &Tensor, dim: &[i64], normalization: i64, _onesided: bool, out: &Tensor) -> Result<()> {
-    need_kernels("_fft_r2c")?;
     let dims = places(dim.iter().copied(), t.ndim());
     let Some((&last, others)) = dims.split_last() else { return copy_into(t, out) };
     let whole = Tensor::try_empty(Spec::new(t.shape(), out.dtype(), t.device())?)?;
@@ -75,7 +65,6 @@ pub(crate) fn r2c(t: &Tensor, dim: &[i64], normalization: i64, _onesided: bool, 
 }
 
 pub(crate) fn c2r(t: &Tensor, dim: &[i64], normalization: i64, _last_dim_size: SymInt, out: &Tensor) -> Result<()> {
-    need_kernels("_fft_c2r")?;
     let dims = places(dim.iter().copied(), t.ndim());
     let Some((&last, others)) = dims.split_last() else { return copy_into(t, out) };
     let mut spectrum = dense(t)?;

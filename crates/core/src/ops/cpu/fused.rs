@@ -152,7 +152,8 @@ type Build<const N: usize> = for<'a> fn([V<'a>; N]) -> V<'a>;
 /// A formula of `N` inputs.
 pub(crate) struct Fused<const N: usize> {
     build: Build<N>,
-    programs: [OnceLock<Program>; 6],
+    // Boxed, as most formulas are never asked for most dtypes: a program is 170 bytes, in the file of every build.
+    programs: [OnceLock<Box<Program>>; 6],
 }
 
 impl<const N: usize> Fused<N> {
@@ -177,7 +178,7 @@ impl<const N: usize> Fused<N> {
             let out = (self.build)(inputs.map(|val| V { code: &code, val })).val;
             let mut builder = code.builder.into_inner();
             builder.output(out);
-            builder.finish()
+            Box::new(builder.finish())
         })
     }
 

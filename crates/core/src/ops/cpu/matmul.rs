@@ -121,7 +121,7 @@ pub(crate) fn grouped_mm(
     let mut from = 0;
     for (g, &end) in ends.iter().enumerate() {
         let to = usize::try_from(end).ok().filter(|to| (from..=limit).contains(to)).ok_or_else(|| {
-            let m = format!("expected ends of groups that do not fall, up to {limit} {along}, found {ends:?}");
+            let m = format!("expected non-decreasing ends of groups, up to {limit} {along}, found {ends:?}");
             Error::argument(OP, m)
         })?;
         match (a.ndim(), b.ndim()) {

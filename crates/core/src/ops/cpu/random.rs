@@ -165,7 +165,7 @@ pub(crate) fn need_probability(op: &'static str, p: f64) -> Result<()> {
     if (0.0..=1.0).contains(&p) {
         return Ok(());
     }
-    Err(Error::argument(op, format!("a probability lies between 0 and 1, found {p}")))
+    Err(Error::argument(op, format!("a probability must lie between 0 and 1, found {p}")))
 }
 
 /// Fails unless all elements are probabilities.

@@ -86,7 +86,7 @@ fn sub(a: &Tensor, b: &Tensor) -> Result<Tensor> {
     ops::sub(a, b, Scalar::Int(1))
 }
 
-/// The sum of what is there.
+/// The sum of the terms that exist.
 fn total(terms: impl IntoIterator<Item = Option<Tensor>>) -> Result<Option<Tensor>> {
     let mut sum: Option<Tensor> = None;
     for t in terms.into_iter().flatten() {

@@ -3025,6 +3025,9 @@ pub(crate) fn nan_to_num_(
 }
 
 pub(crate) fn i0(word: u32, self_: &Tensor) -> Result<Tensor> {
+    if !cfg!(feature = "special") {
+        return dispatch::left_out("i0", "special");
+    }
     if word & state::APART != 0 {
         return dispatch::inner(Op::I0, &[self_.into()]);
     }
@@ -3038,6 +3041,9 @@ pub(crate) fn i0(word: u32, self_: &Tensor) -> Result<Tensor> {
 }
 
 pub(crate) fn i0_(word: u32, self_: &Tensor) -> Result<()> {
+    if !cfg!(feature = "special") {
+        return dispatch::left_out("i0_", "special");
+    }
     if word & state::APART != 0 {
         return dispatch::inner(Op::I0_, &[self_.into()]);
     }
@@ -3054,6 +3060,9 @@ pub(crate) fn i0_(word: u32, self_: &Tensor) -> Result<()> {
 }
 
 pub(crate) fn special_i0e(word: u32, self_: &Tensor) -> Result<Tensor> {
+    if !cfg!(feature = "special") {
+        return dispatch::left_out("special_i0e", "special");
+    }
     if word & state::APART != 0 {
         return dispatch::inner(Op::SPECIAL_I0E, &[self_.into()]);
     }
@@ -3067,6 +3076,9 @@ pub(crate) fn special_i0e(word: u32, self_: &Tensor) -> Result<Tensor> {
 }
 
 pub(crate) fn special_i1(word: u32, self_: &Tensor) -> Result<Tensor> {
+    if !cfg!(feature = "special") {
+        return dispatch::left_out("special_i1", "special");
+    }
     if word & state::APART != 0 {
         return dispatch::inner(Op::SPECIAL_I1, &[self_.into()]);
     }
@@ -3080,6 +3092,9 @@ pub(crate) fn special_i1(word: u32, self_: &Tensor) -> Result<Tensor> {
 }
 
 pub(crate) fn special_i1e(word: u32, self_: &Tensor) -> Result<Tensor> {
+    if !cfg!(feature = "special") {
+        return dispatch::left_out("special_i1e", "special");
+    }
     if word & state::APART != 0 {
         return dispatch::inner(Op::SPECIAL_I1E, &[self_.into()]);
     }
@@ -3093,6 +3108,9 @@ pub(crate) fn special_i1e(word: u32, self_: &Tensor) -> Result<Tensor> {
 }
 
 pub(crate) fn special_erfcx(word: u32, self_: &Tensor) -> Result<Tensor> {
+    if !cfg!(feature = "special") {
+        return dispatch::left_out("special_erfcx", "special");
+    }
     if word & state::APART != 0 {
         return dispatch::inner(Op::SPECIAL_ERFCX, &[self_.into()]);
     }
@@ -3106,6 +3124,9 @@ pub(crate) fn special_erfcx(word: u32, self_: &Tensor) -> Result<Tensor> {
 }
 
 pub(crate) fn special_ndtri(word: u32, self_: &Tensor) -> Result<Tensor> {
+    if !cfg!(feature = "special") {
+        return dispatch::left_out("special_ndtri", "special");
+    }
     if word & state::APART != 0 {
         return dispatch::inner(Op::SPECIAL_NDTRI, &[self_.into()]);
     }
@@ -3119,6 +3140,9 @@ pub(crate) fn special_ndtri(word: u32, self_: &Tensor) -> Result<Tensor> {
 }
 
 pub(crate) fn special_log_ndtr(word: u32, self_: &Tensor) -> Result<Tensor> {
+    if !cfg!(feature = "special") {
+        return dispatch::left_out("special_log_ndtr", "special");
+    }
     if word & state::APART != 0 {
         return dispatch::inner(Op::SPECIAL_LOG_NDTR, &[self_.into()]);
     }
@@ -3132,6 +3156,9 @@ pub(crate) fn special_log_ndtr(word: u32, self_: &Tensor) -> Result<Tensor> {
 }
 
 pub(crate) fn special_airy_ai(word: u32, x: &Tensor) -> Result<Tensor> {
+    if !cfg!(feature = "special") {
+        return dispatch::left_out("special_airy_ai", "special");
+    }
     if word & state::APART != 0 {
         return dispatch::inner(Op::SPECIAL_AIRY_AI, &[x.into()]);
     }
@@ -3145,6 +3172,9 @@ pub(crate) fn special_airy_ai(word: u32, x: &Tensor) -> Result<Tensor> {
 }
 
 pub(crate) fn special_bessel_j0(word: u32, self_: &Tensor) -> Result<Tensor> {
+    if !cfg!(feature = "special") {
+        return dispatch::left_out("special_bessel_j0", "special");
+    }
     if word & state::APART != 0 {
         return dispatch::inner(Op::SPECIAL_BESSEL_J0, &[self_.into()]);
     }
@@ -3158,6 +3188,9 @@ pub(crate) fn special_bessel_j0(word: u32, self_: &Tensor) -> Result<Tensor> {
 }
 
 pub(crate) fn special_bessel_j1(word: u32, self_: &Tensor) -> Result<Tensor> {
+    if !cfg!(feature = "special") {
+        return dispatch::left_out("special_bessel_j1", "special");
+    }
     if word & state::APART != 0 {
         return dispatch::inner(Op::SPECIAL_BESSEL_J1, &[self_.into()]);
     }
@@ -3171,6 +3204,9 @@ pub(crate) fn special_bessel_j1(word: u32, self_: &Tensor) -> Result<Tensor> {
 }
 
 pub(crate) fn special_bessel_y0(word: u32, self_: &Tensor) -> Result<Tensor> {
+    if !cfg!(feature = "special") {
+        return dispatch::left_out("special_bessel_y0", "special");
+    }
     if word & state::APART != 0 {
         return dispatch::inner(Op::SPECIAL_BESSEL_Y0, &[self_.into()]);
     }
@@ -3184,6 +3220,9 @@ pub(crate) fn special_bessel_y0(word: u32, self_: &Tensor) -> Result<Tensor> {
 }
 
 pub(crate) fn special_bessel_y1(word: u32, self_: &Tensor) -> Result<Tensor> {
+    if !cfg!(feature = "special") {
+        return dispatch::left_out("special_bessel_y1", "special");
+    }
     if word & state::APART != 0 {
         return dispatch::inner(Op::SPECIAL_BESSEL_Y1, &[self_.into()]);
     }
@@ -3197,6 +3236,9 @@ pub(crate) fn special_bessel_y1(word: u32, self_: &Tensor) -> Result<Tensor> {
 }
 
 pub(crate) fn special_modified_bessel_i0(word: u32, self_: &Tensor) -> Result<Tensor> {
+    if !cfg!(feature = "special") {
+        return dispatch::left_out("special_modified_bessel_i0", "special");
+    }
     if word & state::APART != 0 {
         return dispatch::inner(Op::SPECIAL_MODIFIED_BESSEL_I0, &[self_.into()]);
     }
@@ -3212,6 +3254,9 @@ pub(crate) fn special_modified_bessel_i0(word: u32, self_: &Tensor) -> Result<Te
 }
 
 pub(crate) fn special_modified_bessel_i1(word: u32, self_: &Tensor) -> Result<Tensor> {
+    if !cfg!(feature = "special") {
+        return dispatch::left_out("special_modified_bessel_i1", "special");
+    }
     if word & state::APART != 0 {
         return dispatch::inner(Op::SPECIAL_MODIFIED_BESSEL_I1, &[self_.into()]);
     }
@@ -3227,6 +3272,9 @@ pub(crate) fn special_modified_bessel_i1(word: u32, self_: &Tensor) -> Result<Te
 }
 
 pub(crate) fn special_modified_bessel_k0(word: u32, self_: &Tensor) -> Result<Tensor> {
+    if !cfg!(feature = "special") {
+        return dispatch::left_out("special_modified_bessel_k0", "special");
+    }
     if word & state::APART != 0 {
         return dispatch::inner(Op::SPECIAL_MODIFIED_BESSEL_K0, &[self_.into()]);
     }
@@ -3242,6 +3290,9 @@ pub(crate) fn special_modified_bessel_k0(word: u32, self_: &Tensor) -> Result<Te
 }
 
 pub(crate) fn special_modified_bessel_k1(word: u32, self_: &Tensor) -> Result<Tensor> {
+    if !cfg!(feature = "special") {
+        return dispatch::left_out("special_modified_bessel_k1", "special");
+    }
     if word & state::APART != 0 {
         return dispatch::inner(Op::SPECIAL_MODIFIED_BESSEL_K1, &[self_.into()]);
     }
@@ -3260,6 +3311,9 @@ pub(crate) fn special_scaled_modified_bessel_k0(
     word: u32,
     x: &Tensor,
 ) -> Result<Tensor> {
+    if !cfg!(feature = "special") {
+        return dispatch::left_out("special_scaled_modified_bessel_k0", "special");
+    }
     if word & state::APART != 0 {
         return dispatch::inner(Op::SPECIAL_SCALED_MODIFIED_BESSEL_K0, &[x.into()]);
     }
@@ -3278,6 +3332,9 @@ pub(crate) fn special_scaled_modified_bessel_k1(
     word: u32,
     x: &Tensor,
 ) -> Result<Tensor> {
+    if !cfg!(feature = "special") {
+        return dispatch::left_out("special_scaled_modified_bessel_k1", "special");
+    }
     if word & state::APART != 0 {
         return dispatch::inner(Op::SPECIAL_SCALED_MODIFIED_BESSEL_K1, &[x.into()]);
     }
@@ -3293,6 +3350,9 @@ pub(crate) fn special_scaled_modified_bessel_k1(
 }
 
 pub(crate) fn special_spherical_bessel_j0(word: u32, x: &Tensor) -> Result<Tensor> {
+    if !cfg!(feature = "special") {
+        return dispatch::left_out("special_spherical_bessel_j0", "special");
+    }
     if word & state::APART != 0 {
         return dispatch::inner(Op::SPECIAL_SPHERICAL_BESSEL_J0, &[x.into()]);
     }
@@ -3312,6 +3372,9 @@ pub(crate) fn special_xlog1py(
     self_: &Tensor,
     other: &Tensor,
 ) -> Result<Tensor> {
+    if !cfg!(feature = "special") {
+        return dispatch::left_out("special_xlog1py", "special");
+    }
     if word & state::APART != 0
         || devices::of(self_) | devices::of(other) == devices::MIXED
     {
@@ -3329,6 +3392,9 @@ pub(crate) fn special_xlog1py(
 }
 
 pub(crate) fn special_zeta(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor> {
+    if !cfg!(feature = "special") {
+        return dispatch::left_out("special_zeta", "special");
+    }
     if word & state::APART != 0
         || devices::of(self_) | devices::of(other) == devices::MIXED
     {
@@ -3344,6 +3410,9 @@ pub(crate) fn special_zeta(word: u32, self_: &Tensor, other: &Tensor) -> Result<
 }
 
 pub(crate) fn igamma(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor> {
+    if !cfg!(feature = "special") {
+        return dispatch::left_out("igamma", "special");
+    }
     if word & state::APART != 0
         || devices::of(self_) | devices::of(other) == devices::MIXED
     {
@@ -3359,6 +3428,9 @@ pub(crate) fn igamma(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor
 }
 
 pub(crate) fn igamma_(word: u32, self_: &Tensor, other: &Tensor) -> Result<()> {
+    if !cfg!(feature = "special") {
+        return dispatch::left_out("igamma_", "special");
+    }
     if word & state::APART != 0
         || devices::of(self_) | devices::of(other) == devices::MIXED
     {
@@ -3377,6 +3449,9 @@ pub(crate) fn igamma_(word: u32, self_: &Tensor, other: &Tensor) -> Result<()> {
 }
 
 pub(crate) fn igammac(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor> {
+    if !cfg!(feature = "special") {
+        return dispatch::left_out("igammac", "special");
+    }
     if word & state::APART != 0
         || devices::of(self_) | devices::of(other) == devices::MIXED
     {
@@ -3392,6 +3467,9 @@ pub(crate) fn igammac(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tenso
 }
 
 pub(crate) fn igammac_(word: u32, self_: &Tensor, other: &Tensor) -> Result<()> {
+    if !cfg!(feature = "special") {
+        return dispatch::left_out("igammac_", "special");
+    }
     if word & state::APART != 0
         || devices::of(self_) | devices::of(other) == devices::MIXED
     {
@@ -3414,6 +3492,9 @@ pub(crate) fn special_chebyshev_polynomial_t(
     x: &Tensor,
     n: &Tensor,
 ) -> Result<Tensor> {
+    if !cfg!(feature = "special") {
+        return dispatch::left_out("special_chebyshev_polynomial_t", "special");
+    }
     if word & state::APART != 0 || devices::of(x) | devices::of(n) == devices::MIXED {
         return dispatch::apart(
             word,
@@ -3437,6 +3518,9 @@ pub(crate) fn special_chebyshev_polynomial_u(
     x: &Tensor,
     n: &Tensor,
 ) -> Result<Tensor> {
+    if !cfg!(feature = "special") {
+        return dispatch::left_out("special_chebyshev_polynomial_u", "special");
+    }
     if word & state::APART != 0 || devices::of(x) | devices::of(n) == devices::MIXED {
         return dispatch::apart(
             word,
@@ -3460,6 +3544,9 @@ pub(crate) fn special_chebyshev_polynomial_v(
     x: &Tensor,
     n: &Tensor,
 ) -> Result<Tensor> {
+    if !cfg!(feature = "special") {
+        return dispatch::left_out("special_chebyshev_polynomial_v", "special");
+    }
     if word & state::APART != 0 || devices::of(x) | devices::of(n) == devices::MIXED {
         return dispatch::apart(
             word,
@@ -3483,6 +3570,9 @@ pub(crate) fn special_chebyshev_polynomial_w(
     x: &Tensor,
     n: &Tensor,
 ) -> Result<Tensor> {
+    if !cfg!(feature = "special") {
+        return dispatch::left_out("special_chebyshev_polynomial_w", "special");
+    }
     if word & state::APART != 0 || devices::of(x) | devices::of(n) == devices::MIXED {
         return dispatch::apart(
             word,
@@ -3506,6 +3596,9 @@ pub(crate) fn special_shifted_chebyshev_polynomial_t(
     x: &Tensor,
     n: &Tensor,
 ) -> Result<Tensor> {
+    if !cfg!(feature = "special") {
+        return dispatch::left_out("special_shifted_chebyshev_polynomial_t", "special");
+    }
     if word & state::APART != 0 || devices::of(x) | devices::of(n) == devices::MIXED {
         return dispatch::apart(
             word,
@@ -3529,6 +3622,9 @@ pub(crate) fn special_shifted_chebyshev_polynomial_u(
     x: &Tensor,
     n: &Tensor,
 ) -> Result<Tensor> {
+    if !cfg!(feature = "special") {
+        return dispatch::left_out("special_shifted_chebyshev_polynomial_u", "special");
+    }
     if word & state::APART != 0 || devices::of(x) | devices::of(n) == devices::MIXED {
         return dispatch::apart(
             word,
@@ -3552,6 +3648,9 @@ pub(crate) fn special_shifted_chebyshev_polynomial_v(
     x: &Tensor,
     n: &Tensor,
 ) -> Result<Tensor> {
+    if !cfg!(feature = "special") {
+        return dispatch::left_out("special_shifted_chebyshev_polynomial_v", "special");
+    }
     if word & state::APART != 0 || devices::of(x) | devices::of(n) == devices::MIXED {
         return dispatch::apart(
             word,
@@ -3575,6 +3674,9 @@ pub(crate) fn special_shifted_chebyshev_polynomial_w(
     x: &Tensor,
     n: &Tensor,
 ) -> Result<Tensor> {
+    if !cfg!(feature = "special") {
+        return dispatch::left_out("special_shifted_chebyshev_polynomial_w", "special");
+    }
     if word & state::APART != 0 || devices::of(x) | devices::of(n) == devices::MIXED {
         return dispatch::apart(
             word,
@@ -3598,6 +3700,9 @@ pub(crate) fn special_hermite_polynomial_h(
     x: &Tensor,
     n: &Tensor,
 ) -> Result<Tensor> {
+    if !cfg!(feature = "special") {
+        return dispatch::left_out("special_hermite_polynomial_h", "special");
+    }
     if word & state::APART != 0 || devices::of(x) | devices::of(n) == devices::MIXED {
         return dispatch::apart(
             word,
@@ -3621,6 +3726,9 @@ pub(crate) fn special_hermite_polynomial_he(
     x: &Tensor,
     n: &Tensor,
 ) -> Result<Tensor> {
+    if !cfg!(feature = "special") {
+        return dispatch::left_out("special_hermite_polynomial_he", "special");
+    }
     if word & state::APART != 0 || devices::of(x) | devices::of(n) == devices::MIXED {
         return dispatch::apart(
             word,
@@ -3644,6 +3752,9 @@ pub(crate) fn special_laguerre_polynomial_l(
     x: &Tensor,
     n: &Tensor,
 ) -> Result<Tensor> {
+    if !cfg!(feature = "special") {
+        return dispatch::left_out("special_laguerre_polynomial_l", "special");
+    }
     if word & state::APART != 0 || devices::of(x) | devices::of(n) == devices::MIXED {
         return dispatch::apart(
             word,
@@ -3667,6 +3778,9 @@ pub(crate) fn special_legendre_polynomial_p(
     x: &Tensor,
     n: &Tensor,
 ) -> Result<Tensor> {
+    if !cfg!(feature = "special") {
+        return dispatch::left_out("special_legendre_polynomial_p", "special");
+    }
     if word & state::APART != 0 || devices::of(x) | devices::of(n) == devices::MIXED {
         return dispatch::apart(
             word,
@@ -8762,6 +8876,9 @@ pub(crate) fn fft_c2c(
     normalization: i64,
     forward: bool,
 ) -> Result<Tensor> {
+    if !cfg!(feature = "fft") {
+        return dispatch::left_out("_fft_c2c", "fft");
+    }
     if word & state::APART != 0 {
         return dispatch::inner(
             Op::_FFT_C2C,
@@ -8785,6 +8902,9 @@ pub(crate) fn fft_r2c(
     normalization: i64,
     onesided: bool,
 ) -> Result<Tensor> {
+    if !cfg!(feature = "fft") {
+        return dispatch::left_out("_fft_r2c", "fft");
+    }
     if word & state::APART != 0 {
         return dispatch::inner(
             Op::_FFT_R2C,
@@ -8809,6 +8929,9 @@ pub(crate) fn fft_c2r(
     normalization: i64,
     last_dim_size: SymInt,
 ) -> Result<Tensor> {
+    if !cfg!(feature = "fft") {
+        return dispatch::left_out("_fft_c2r", "fft");
+    }
     if word & state::APART != 0 {
         return dispatch::inner(
             Op::_FFT_C2R,
@@ -8864,6 +8987,9 @@ pub(crate) fn linalg_inv_ex(
     A: &Tensor,
     check_errors: bool,
 ) -> Result<(Tensor, Tensor)> {
+    if !cfg!(feature = "decompositions") {
+        return dispatch::left_out("linalg_inv_ex", "decompositions");
+    }
     if word & state::APART != 0 {
         return dispatch::inner(Op::LINALG_INV_EX, &[A.into(), check_errors.into()]);
     }
@@ -8884,6 +9010,9 @@ pub(crate) fn _linalg_solve_ex(
     left: bool,
     check_errors: bool,
 ) -> Result<(Tensor, Tensor, Tensor, Tensor)> {
+    if !cfg!(feature = "decompositions") {
+        return dispatch::left_out("_linalg_solve_ex", "decompositions");
+    }
     if word & state::APART != 0 || devices::of(A) | devices::of(B) == devices::MIXED {
         return dispatch::apart(
             word,
@@ -8921,6 +9050,9 @@ pub(crate) fn _linalg_solve_ex(
 }
 
 pub(crate) fn _linalg_det(word: u32, A: &Tensor) -> Result<(Tensor, Tensor, Tensor)> {
+    if !cfg!(feature = "decompositions") {
+        return dispatch::left_out("_linalg_det", "decompositions");
+    }
     if word & state::APART != 0 {
         return dispatch::inner(Op::_LINALG_DET, &[A.into()]);
     }
@@ -8939,6 +9071,9 @@ pub(crate) fn _linalg_slogdet(
     word: u32,
     A: &Tensor,
 ) -> Result<(Tensor, Tensor, Tensor, Tensor)> {
+    if !cfg!(feature = "decompositions") {
+        return dispatch::left_out("_linalg_slogdet", "decompositions");
+    }
     if word & state::APART != 0 {
         return dispatch::inner(Op::_LINALG_SLOGDET, &[A.into()]);
     }
@@ -8960,6 +9095,9 @@ pub(crate) fn linalg_cholesky_ex(
     upper: bool,
     check_errors: bool,
 ) -> Result<(Tensor, Tensor)> {
+    if !cfg!(feature = "decompositions") {
+        return dispatch::left_out("linalg_cholesky_ex", "decompositions");
+    }
     if word & state::APART != 0 {
         return dispatch::inner(
             Op::LINALG_CHOLESKY_EX,
@@ -8984,6 +9122,9 @@ pub(crate) fn linalg_cholesky_ex(
 }
 
 pub(crate) fn linalg_qr(word: u32, A: &Tensor, mode: &str) -> Result<(Tensor, Tensor)> {
+    if !cfg!(feature = "decompositions") {
+        return dispatch::left_out("linalg_qr", "decompositions");
+    }
     if word & state::APART != 0 {
         return dispatch::inner(Op::LINALG_QR, &[A.into(), mode.into()]);
     }
@@ -9003,6 +9144,9 @@ pub(crate) fn _linalg_eigh(
     UPLO: &str,
     compute_v: bool,
 ) -> Result<(Tensor, Tensor)> {
+    if !cfg!(feature = "decompositions") {
+        return dispatch::left_out("_linalg_eigh", "decompositions");
+    }
     if word & state::APART != 0 {
         return dispatch::inner(
             Op::_LINALG_EIGH,
@@ -9028,6 +9172,9 @@ pub(crate) fn _linalg_svd(
     compute_uv: bool,
     driver: Option<&str>,
 ) -> Result<(Tensor, Tensor, Tensor)> {
+    if !cfg!(feature = "decompositions") {
+        return dispatch::left_out("_linalg_svd", "decompositions");
+    }
     if word & state::APART != 0 {
         return dispatch::inner(
             Op::_LINALG_SVD,
@@ -9061,6 +9208,9 @@ pub(crate) fn linalg_solve_triangular(
     left: bool,
     unitriangular: bool,
 ) -> Result<Tensor> {
+    if !cfg!(feature = "decompositions") {
+        return dispatch::left_out("linalg_solve_triangular", "decompositions");
+    }
     if word & state::APART != 0 || devices::of(self_) | devices::of(B) == devices::MIXED
     {
         return dispatch::apart(
@@ -9101,6 +9251,9 @@ pub(crate) fn linalg_lu_factor_ex(
     pivot: bool,
     check_errors: bool,
 ) -> Result<(Tensor, Tensor, Tensor)> {
+    if !cfg!(feature = "decompositions") {
+        return dispatch::left_out("linalg_lu_factor_ex", "decompositions");
+    }
     if word & state::APART != 0 {
         return dispatch::inner(
             Op::LINALG_LU_FACTOR_EX,
@@ -9137,6 +9290,9 @@ pub(crate) fn linalg_lu(
     A: &Tensor,
     pivot: bool,
 ) -> Result<(Tensor, Tensor, Tensor)> {
+    if !cfg!(feature = "decompositions") {
+        return dispatch::left_out("linalg_lu", "decompositions");
+    }
     if word & state::APART != 0 {
         return dispatch::inner(Op::LINALG_LU, &[A.into(), pivot.into()]);
     }
@@ -9158,6 +9314,9 @@ pub(crate) fn lu_unpack(
     unpack_data: bool,
     unpack_pivots: bool,
 ) -> Result<(Tensor, Tensor, Tensor)> {
+    if !cfg!(feature = "decompositions") {
+        return dispatch::left_out("lu_unpack", "decompositions");
+    }
     if word & state::APART != 0
         || devices::of(LU_data) | devices::of(LU_pivots) == devices::MIXED
     {
@@ -9202,6 +9361,9 @@ pub(crate) fn linalg_lu_solve(
     left: bool,
     adjoint: bool,
 ) -> Result<Tensor> {
+    if !cfg!(feature = "decompositions") {
+        return dispatch::left_out("linalg_lu_solve", "decompositions");
+    }
     if word & state::APART != 0
         || devices::of(LU) | devices::of(pivots) | devices::of(B) == devices::MIXED
     {
@@ -9227,6 +9389,9 @@ pub(crate) fn linalg_ldl_factor_ex(
     hermitian: bool,
     check_errors: bool,
 ) -> Result<(Tensor, Tensor, Tensor)> {
+    if !cfg!(feature = "decompositions") {
+        return dispatch::left_out("linalg_ldl_factor_ex", "decompositions");
+    }
     if word & state::APART != 0 {
         return dispatch::inner(
             Op::LINALG_LDL_FACTOR_EX,
@@ -9265,6 +9430,9 @@ pub(crate) fn linalg_ldl_solve(
     B: &Tensor,
     hermitian: bool,
 ) -> Result<Tensor> {
+    if !cfg!(feature = "decompositions") {
+        return dispatch::left_out("linalg_ldl_solve", "decompositions");
+    }
     if word & state::APART != 0
         || devices::of(LD) | devices::of(pivots) | devices::of(B) == devices::MIXED
     {
@@ -9285,6 +9453,9 @@ pub(crate) fn linalg_ldl_solve(
 }
 
 pub(crate) fn linalg_eig(word: u32, self_: &Tensor) -> Result<(Tensor, Tensor)> {
+    if !cfg!(feature = "decompositions") {
+        return dispatch::left_out("linalg_eig", "decompositions");
+    }
     if word & state::APART != 0 {
         return dispatch::inner(Op::LINALG_EIG, &[self_.into()]);
     }
@@ -9299,6 +9470,9 @@ pub(crate) fn linalg_eig(word: u32, self_: &Tensor) -> Result<(Tensor, Tensor)> 
 }
 
 pub(crate) fn _linalg_eigvals(word: u32, self_: &Tensor) -> Result<Tensor> {
+    if !cfg!(feature = "decompositions") {
+        return dispatch::left_out("_linalg_eigvals", "decompositions");
+    }
     if word & state::APART != 0 {
         return dispatch::inner(Op::_LINALG_EIGVALS, &[self_.into()]);
     }
@@ -9311,6 +9485,9 @@ pub(crate) fn _linalg_eigvals(word: u32, self_: &Tensor) -> Result<Tensor> {
 }
 
 pub(crate) fn linalg_matrix_exp(word: u32, self_: &Tensor) -> Result<Tensor> {
+    if !cfg!(feature = "decompositions") {
+        return dispatch::left_out("linalg_matrix_exp", "decompositions");
+    }
     if word & state::APART != 0 {
         return dispatch::inner(Op::LINALG_MATRIX_EXP, &[self_.into()]);
     }
@@ -9325,6 +9502,9 @@ pub(crate) fn linalg_matrix_exp(word: u32, self_: &Tensor) -> Result<Tensor> {
 }
 
 pub(crate) fn geqrf(word: u32, self_: &Tensor) -> Result<(Tensor, Tensor)> {
+    if !cfg!(feature = "decompositions") {
+        return dispatch::left_out("geqrf", "decompositions");
+    }
     if word & state::APART != 0 {
         return dispatch::inner(Op::GEQRF, &[self_.into()]);
     }
@@ -9343,6 +9523,9 @@ pub(crate) fn linalg_householder_product(
     input: &Tensor,
     tau: &Tensor,
 ) -> Result<Tensor> {
+    if !cfg!(feature = "decompositions") {
+        return dispatch::left_out("linalg_householder_product", "decompositions");
+    }
     if word & state::APART != 0
         || devices::of(input) | devices::of(tau) == devices::MIXED
     {
@@ -9370,6 +9553,9 @@ pub(crate) fn ormqr(
     left: bool,
     transpose: bool,
 ) -> Result<Tensor> {
+    if !cfg!(feature = "decompositions") {
+        return dispatch::left_out("ormqr", "decompositions");
+    }
     if word & state::APART != 0
         || devices::of(self_) | devices::of(input2) | devices::of(input3)
             == devices::MIXED
@@ -9399,6 +9585,9 @@ pub(crate) fn linalg_lstsq(
     rcond: Option<f64>,
     driver: Option<&str>,
 ) -> Result<(Tensor, Tensor, Tensor, Tensor)> {
+    if !cfg!(feature = "decompositions") {
+        return dispatch::left_out("linalg_lstsq", "decompositions");
+    }
     if word & state::APART != 0 || devices::of(self_) | devices::of(b) == devices::MIXED
     {
         return dispatch::apart(
@@ -9418,6 +9607,9 @@ pub(crate) fn linalg_pinv_atol_rtol_tensor(
     rtol: Option<&Tensor>,
     hermitian: bool,
 ) -> Result<Tensor> {
+    if !cfg!(feature = "decompositions") {
+        return dispatch::left_out("linalg_pinv", "decompositions");
+    }
     if word & state::APART != 0
         || devices::of(self_) | devices::of_opt(atol) | devices::of_opt(rtol)
             == devices::MIXED
@@ -16380,6 +16572,9 @@ pub(crate) fn _standard_gamma_grad(
 }
 
 pub(crate) fn linalg_matrix_sqrth(word: u32, self_: &Tensor) -> Result<Tensor> {
+    if !cfg!(feature = "decompositions") {
+        return dispatch::left_out("linalg_matrix_sqrth", "decompositions");
+    }
     if word & state::APART != 0 {
         return dispatch::inner(Op::LINALG_MATRIX_SQRTH, &[self_.into()]);
     }
@@ -16388,6 +16583,9 @@ pub(crate) fn linalg_matrix_sqrth(word: u32, self_: &Tensor) -> Result<Tensor> {
 }
 
 pub(crate) fn linalg_polar(word: u32, A: &Tensor) -> Result<(Tensor, Tensor)> {
+    if !cfg!(feature = "decompositions") {
+        return dispatch::left_out("linalg_polar", "decompositions");
+    }
     if word & state::APART != 0 {
         return dispatch::inner(Op::LINALG_POLAR, &[A.into()]);
     }

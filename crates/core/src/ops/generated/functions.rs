@@ -5174,7 +5174,7 @@ pub fn nan_to_num_<'a>(
     Ok(self_)
 }
 
-/// Returns the tensor unchanged; bools are refused.
+/// Returns the tensor unchanged; bools are an error.
 ///
 /// `aten::positive(Tensor(a) self) -> Tensor(a)`
 pub fn positive(self_: &Tensor) -> Result<Tensor> {
@@ -5587,7 +5587,12 @@ pub fn absolute_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
 /// The modified Bessel function of the first kind, order zero.
 ///
 /// `aten::i0(Tensor self) -> Tensor`
+///
+/// Refuses in a build without the feature `special`.
 pub fn i0(self_: &Tensor) -> Result<Tensor> {
+    if !cfg!(feature = "special") {
+        return dispatch::left_out("i0", "special");
+    }
     let word = state::word();
     if word & state::LAYERS != 0 {
         return dispatch::layers(Op::I0, &[self_.into()]);
@@ -5609,7 +5614,12 @@ pub fn i0(self_: &Tensor) -> Result<Tensor> {
 /// The modified Bessel function of the first kind, order zero. In-place form.
 ///
 /// `aten::i0_(Tensor(a!) self) -> Tensor(a!)`
+///
+/// Refuses in a build without the feature `special`.
 pub fn i0_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
+    if !cfg!(feature = "special") {
+        return dispatch::left_out("i0_", "special");
+    }
     let word = state::word();
     if word & state::LAYERS != 0 {
         dispatch::layers::<()>(Op::I0_, &[self_.into()])?;
@@ -5640,10 +5650,15 @@ pub fn i0_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
     Ok(self_)
 }
 
-/// `i0`, times e to the minus magnitude.
+/// `exp(-|x|) * i0(x)` of every element.
 ///
 /// `aten::special_i0e(Tensor self) -> Tensor`
+///
+/// Refuses in a build without the feature `special`.
 pub fn special_i0e(self_: &Tensor) -> Result<Tensor> {
+    if !cfg!(feature = "special") {
+        return dispatch::left_out("special_i0e", "special");
+    }
     let word = state::word();
     if word & state::LAYERS != 0 {
         return dispatch::layers(Op::SPECIAL_I0E, &[self_.into()]);
@@ -5665,7 +5680,12 @@ pub fn special_i0e(self_: &Tensor) -> Result<Tensor> {
 /// The modified Bessel function of the first kind, order one.
 ///
 /// `aten::special_i1(Tensor self) -> Tensor`
+///
+/// Refuses in a build without the feature `special`.
 pub fn special_i1(self_: &Tensor) -> Result<Tensor> {
+    if !cfg!(feature = "special") {
+        return dispatch::left_out("special_i1", "special");
+    }
     let word = state::word();
     if word & state::LAYERS != 0 {
         return dispatch::layers(Op::SPECIAL_I1, &[self_.into()]);
@@ -5684,10 +5704,15 @@ pub fn special_i1(self_: &Tensor) -> Result<Tensor> {
     Ok(result)
 }
 
-/// `special_i1`, times e to the minus magnitude.
+/// `exp(-|x|) * special_i1(x)` of every element.
 ///
 /// `aten::special_i1e(Tensor self) -> Tensor`
+///
+/// Refuses in a build without the feature `special`.
 pub fn special_i1e(self_: &Tensor) -> Result<Tensor> {
+    if !cfg!(feature = "special") {
+        return dispatch::left_out("special_i1e", "special");
+    }
     let word = state::word();
     if word & state::LAYERS != 0 {
         return dispatch::layers(Op::SPECIAL_I1E, &[self_.into()]);
@@ -5706,10 +5731,15 @@ pub fn special_i1e(self_: &Tensor) -> Result<Tensor> {
     Ok(result)
 }
 
-/// `erfc`, times e to the square.
+/// The scaled complementary error function `exp(x²) * erfc(x)`.
 ///
 /// `aten::special_erfcx(Tensor self) -> Tensor`
+///
+/// Refuses in a build without the feature `special`.
 pub fn special_erfcx(self_: &Tensor) -> Result<Tensor> {
+    if !cfg!(feature = "special") {
+        return dispatch::left_out("special_erfcx", "special");
+    }
     let word = state::word();
     if word & state::LAYERS != 0 {
         return dispatch::layers(Op::SPECIAL_ERFCX, &[self_.into()]);
@@ -5728,10 +5758,15 @@ pub fn special_erfcx(self_: &Tensor) -> Result<Tensor> {
     Ok(result)
 }
 
-/// The argument at which the normal distribution has this cumulative probability.
+/// The inverse of `special_ndtr`: the quantile of the standard normal distribution for each probability.
 ///
 /// `aten::special_ndtri(Tensor self) -> Tensor`
+///
+/// Refuses in a build without the feature `special`.
 pub fn special_ndtri(self_: &Tensor) -> Result<Tensor> {
+    if !cfg!(feature = "special") {
+        return dispatch::left_out("special_ndtri", "special");
+    }
     let word = state::word();
     if word & state::LAYERS != 0 {
         return dispatch::layers(Op::SPECIAL_NDTRI, &[self_.into()]);
@@ -5750,10 +5785,15 @@ pub fn special_ndtri(self_: &Tensor) -> Result<Tensor> {
     Ok(result)
 }
 
-/// The logarithm of the cumulative probability of the normal distribution.
+/// The logarithm of `special_ndtr`, the cumulative distribution function of the standard normal distribution.
 ///
 /// `aten::special_log_ndtr(Tensor self) -> Tensor`
+///
+/// Refuses in a build without the feature `special`.
 pub fn special_log_ndtr(self_: &Tensor) -> Result<Tensor> {
+    if !cfg!(feature = "special") {
+        return dispatch::left_out("special_log_ndtr", "special");
+    }
     let word = state::word();
     if word & state::LAYERS != 0 {
         return dispatch::layers(Op::SPECIAL_LOG_NDTR, &[self_.into()]);
@@ -5777,7 +5817,12 @@ pub fn special_log_ndtr(self_: &Tensor) -> Result<Tensor> {
 /// The Airy function of the first kind.
 ///
 /// `aten::special_airy_ai(Tensor x) -> Tensor`
+///
+/// Refuses in a build without the feature `special`.
 pub fn special_airy_ai(x: &Tensor) -> Result<Tensor> {
+    if !cfg!(feature = "special") {
+        return dispatch::left_out("special_airy_ai", "special");
+    }
     let word = state::word();
     if word & state::LAYERS != 0 {
         return dispatch::layers(Op::SPECIAL_AIRY_AI, &[x.into()]);
@@ -5788,7 +5833,12 @@ pub fn special_airy_ai(x: &Tensor) -> Result<Tensor> {
 /// The Bessel function of the first kind, order zero.
 ///
 /// `aten::special_bessel_j0(Tensor self) -> Tensor`
+///
+/// Refuses in a build without the feature `special`.
 pub fn special_bessel_j0(self_: &Tensor) -> Result<Tensor> {
+    if !cfg!(feature = "special") {
+        return dispatch::left_out("special_bessel_j0", "special");
+    }
     let word = state::word();
     if word & state::LAYERS != 0 {
         return dispatch::layers(Op::SPECIAL_BESSEL_J0, &[self_.into()]);
@@ -5812,7 +5862,12 @@ pub fn special_bessel_j0(self_: &Tensor) -> Result<Tensor> {
 /// The Bessel function of the first kind, order one.
 ///
 /// `aten::special_bessel_j1(Tensor self) -> Tensor`
+///
+/// Refuses in a build without the feature `special`.
 pub fn special_bessel_j1(self_: &Tensor) -> Result<Tensor> {
+    if !cfg!(feature = "special") {
+        return dispatch::left_out("special_bessel_j1", "special");
+    }
     let word = state::word();
     if word & state::LAYERS != 0 {
         return dispatch::layers(Op::SPECIAL_BESSEL_J1, &[self_.into()]);
@@ -5836,7 +5891,12 @@ pub fn special_bessel_j1(self_: &Tensor) -> Result<Tensor> {
 /// The Bessel function of the second kind, order zero.
 ///
 /// `aten::special_bessel_y0(Tensor self) -> Tensor`
+///
+/// Refuses in a build without the feature `special`.
 pub fn special_bessel_y0(self_: &Tensor) -> Result<Tensor> {
+    if !cfg!(feature = "special") {
+        return dispatch::left_out("special_bessel_y0", "special");
+    }
     let word = state::word();
     if word & state::LAYERS != 0 {
         return dispatch::layers(Op::SPECIAL_BESSEL_Y0, &[self_.into()]);
@@ -5860,7 +5920,12 @@ pub fn special_bessel_y0(self_: &Tensor) -> Result<Tensor> {
 /// The Bessel function of the second kind, order one.
 ///
 /// `aten::special_bessel_y1(Tensor self) -> Tensor`
+///
+/// Refuses in a build without the feature `special`.
 pub fn special_bessel_y1(self_: &Tensor) -> Result<Tensor> {
+    if !cfg!(feature = "special") {
+        return dispatch::left_out("special_bessel_y1", "special");
+    }
     let word = state::word();
     if word & state::LAYERS != 0 {
         return dispatch::layers(Op::SPECIAL_BESSEL_Y1, &[self_.into()]);
@@ -5884,7 +5949,12 @@ pub fn special_bessel_y1(self_: &Tensor) -> Result<Tensor> {
 /// The modified Bessel function of the first kind, order zero; without a derivative, as in PyTorch.
 ///
 /// `aten::special_modified_bessel_i0(Tensor self) -> Tensor`
+///
+/// Refuses in a build without the feature `special`.
 pub fn special_modified_bessel_i0(self_: &Tensor) -> Result<Tensor> {
+    if !cfg!(feature = "special") {
+        return dispatch::left_out("special_modified_bessel_i0", "special");
+    }
     let word = state::word();
     if word & state::LAYERS != 0 {
         return dispatch::layers(Op::SPECIAL_MODIFIED_BESSEL_I0, &[self_.into()]);
@@ -5912,7 +5982,12 @@ pub fn special_modified_bessel_i0(self_: &Tensor) -> Result<Tensor> {
 /// The modified Bessel function of the first kind, order one; without a derivative, as in PyTorch.
 ///
 /// `aten::special_modified_bessel_i1(Tensor self) -> Tensor`
+///
+/// Refuses in a build without the feature `special`.
 pub fn special_modified_bessel_i1(self_: &Tensor) -> Result<Tensor> {
+    if !cfg!(feature = "special") {
+        return dispatch::left_out("special_modified_bessel_i1", "special");
+    }
     let word = state::word();
     if word & state::LAYERS != 0 {
         return dispatch::layers(Op::SPECIAL_MODIFIED_BESSEL_I1, &[self_.into()]);
@@ -5940,7 +6015,12 @@ pub fn special_modified_bessel_i1(self_: &Tensor) -> Result<Tensor> {
 /// The modified Bessel function of the second kind, order zero.
 ///
 /// `aten::special_modified_bessel_k0(Tensor self) -> Tensor`
+///
+/// Refuses in a build without the feature `special`.
 pub fn special_modified_bessel_k0(self_: &Tensor) -> Result<Tensor> {
+    if !cfg!(feature = "special") {
+        return dispatch::left_out("special_modified_bessel_k0", "special");
+    }
     let word = state::word();
     if word & state::LAYERS != 0 {
         return dispatch::layers(Op::SPECIAL_MODIFIED_BESSEL_K0, &[self_.into()]);
@@ -5968,7 +6048,12 @@ pub fn special_modified_bessel_k0(self_: &Tensor) -> Result<Tensor> {
 /// The modified Bessel function of the second kind, order one.
 ///
 /// `aten::special_modified_bessel_k1(Tensor self) -> Tensor`
+///
+/// Refuses in a build without the feature `special`.
 pub fn special_modified_bessel_k1(self_: &Tensor) -> Result<Tensor> {
+    if !cfg!(feature = "special") {
+        return dispatch::left_out("special_modified_bessel_k1", "special");
+    }
     let word = state::word();
     if word & state::LAYERS != 0 {
         return dispatch::layers(Op::SPECIAL_MODIFIED_BESSEL_K1, &[self_.into()]);
@@ -5993,10 +6078,15 @@ pub fn special_modified_bessel_k1(self_: &Tensor) -> Result<Tensor> {
     Ok(result)
 }
 
-/// The modified Bessel function of the second kind, order zero, times e to the argument.
+/// The modified Bessel function of the second kind, order zero, times `exp(x)`.
 ///
 /// `aten::special_scaled_modified_bessel_k0(Tensor x) -> Tensor`
+///
+/// Refuses in a build without the feature `special`.
 pub fn special_scaled_modified_bessel_k0(x: &Tensor) -> Result<Tensor> {
+    if !cfg!(feature = "special") {
+        return dispatch::left_out("special_scaled_modified_bessel_k0", "special");
+    }
     let word = state::word();
     if word & state::LAYERS != 0 {
         return dispatch::layers(Op::SPECIAL_SCALED_MODIFIED_BESSEL_K0, &[x.into()]);
@@ -6004,10 +6094,15 @@ pub fn special_scaled_modified_bessel_k0(x: &Tensor) -> Result<Tensor> {
     below::special_scaled_modified_bessel_k0(word, x)
 }
 
-/// The modified Bessel function of the second kind, order one, times e to the argument.
+/// The modified Bessel function of the second kind, order one, times `exp(x)`.
 ///
 /// `aten::special_scaled_modified_bessel_k1(Tensor x) -> Tensor`
+///
+/// Refuses in a build without the feature `special`.
 pub fn special_scaled_modified_bessel_k1(x: &Tensor) -> Result<Tensor> {
+    if !cfg!(feature = "special") {
+        return dispatch::left_out("special_scaled_modified_bessel_k1", "special");
+    }
     let word = state::word();
     if word & state::LAYERS != 0 {
         return dispatch::layers(Op::SPECIAL_SCALED_MODIFIED_BESSEL_K1, &[x.into()]);
@@ -6018,7 +6113,12 @@ pub fn special_scaled_modified_bessel_k1(x: &Tensor) -> Result<Tensor> {
 /// The spherical Bessel function of the first kind, order zero.
 ///
 /// `aten::special_spherical_bessel_j0(Tensor x) -> Tensor`
+///
+/// Refuses in a build without the feature `special`.
 pub fn special_spherical_bessel_j0(x: &Tensor) -> Result<Tensor> {
+    if !cfg!(feature = "special") {
+        return dispatch::left_out("special_spherical_bessel_j0", "special");
+    }
     let word = state::word();
     if word & state::LAYERS != 0 {
         return dispatch::layers(Op::SPECIAL_SPHERICAL_BESSEL_J0, &[x.into()]);
@@ -6026,10 +6126,15 @@ pub fn special_spherical_bessel_j0(x: &Tensor) -> Result<Tensor> {
     below::special_spherical_bessel_j0(word, x)
 }
 
-/// `self` times the logarithm of one plus `other`; zero where `self` is.
+/// `self * log(1 + other)`, which is 0 where `self` is 0.
 ///
 /// `aten::special_xlog1py(Tensor self, Tensor other) -> Tensor`
+///
+/// Refuses in a build without the feature `special`.
 pub fn special_xlog1py(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
+    if !cfg!(feature = "special") {
+        return dispatch::left_out("special_xlog1py", "special");
+    }
     let word = state::word();
     if word & state::LAYERS != 0 {
         return dispatch::layers(Op::SPECIAL_XLOG1PY, &[self_.into(), other.into()]);
@@ -6053,7 +6158,12 @@ pub fn special_xlog1py(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
 /// The Hurwitz zeta function of order `self`.
 ///
 /// `aten::special_zeta(Tensor self, Tensor other) -> Tensor`
+///
+/// Refuses in a build without the feature `special`.
 pub fn special_zeta(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
+    if !cfg!(feature = "special") {
+        return dispatch::left_out("special_zeta", "special");
+    }
     let word = state::word();
     if word & state::LAYERS != 0 {
         return dispatch::layers(Op::SPECIAL_ZETA, &[self_.into(), other.into()]);
@@ -6088,10 +6198,15 @@ pub fn special_zeta(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
     Ok(result)
 }
 
-/// The regularised lower incomplete gamma function of order `self`.
+/// The regularized lower incomplete gamma function of order `self`.
 ///
 /// `aten::igamma(Tensor self, Tensor other) -> Tensor`
+///
+/// Refuses in a build without the feature `special`.
 pub fn igamma(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
+    if !cfg!(feature = "special") {
+        return dispatch::left_out("igamma", "special");
+    }
     let word = state::word();
     if word & state::LAYERS != 0 {
         return dispatch::layers(Op::IGAMMA, &[self_.into(), other.into()]);
@@ -6126,10 +6241,15 @@ pub fn igamma(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
     Ok(result)
 }
 
-/// The regularised lower incomplete gamma function of order `self`. In-place form.
+/// The regularized lower incomplete gamma function of order `self`. In-place form.
 ///
 /// `aten::igamma_(Tensor(a!) self, Tensor other) -> Tensor(a!)`
+///
+/// Refuses in a build without the feature `special`.
 pub fn igamma_<'a>(self_: &'a Tensor, other: &Tensor) -> Result<&'a Tensor> {
+    if !cfg!(feature = "special") {
+        return dispatch::left_out("igamma_", "special");
+    }
     let word = state::word();
     if word & state::LAYERS != 0 {
         dispatch::layers::<()>(Op::IGAMMA_, &[self_.into(), other.into()])?;
@@ -6170,10 +6290,15 @@ pub fn igamma_<'a>(self_: &'a Tensor, other: &Tensor) -> Result<&'a Tensor> {
     Ok(self_)
 }
 
-/// The regularised upper incomplete gamma function of order `self`.
+/// The regularized upper incomplete gamma function of order `self`.
 ///
 /// `aten::igammac(Tensor self, Tensor other) -> Tensor`
+///
+/// Refuses in a build without the feature `special`.
 pub fn igammac(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
+    if !cfg!(feature = "special") {
+        return dispatch::left_out("igammac", "special");
+    }
     let word = state::word();
     if word & state::LAYERS != 0 {
         return dispatch::layers(Op::IGAMMAC, &[self_.into(), other.into()]);
@@ -6208,10 +6333,15 @@ pub fn igammac(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
     Ok(result)
 }
 
-/// The regularised upper incomplete gamma function of order `self`. In-place form.
+/// The regularized upper incomplete gamma function of order `self`. In-place form.
 ///
 /// `aten::igammac_(Tensor(a!) self, Tensor other) -> Tensor(a!)`
+///
+/// Refuses in a build without the feature `special`.
 pub fn igammac_<'a>(self_: &'a Tensor, other: &Tensor) -> Result<&'a Tensor> {
+    if !cfg!(feature = "special") {
+        return dispatch::left_out("igammac_", "special");
+    }
     let word = state::word();
     if word & state::LAYERS != 0 {
         dispatch::layers::<()>(Op::IGAMMAC_, &[self_.into(), other.into()])?;
@@ -6255,7 +6385,12 @@ pub fn igammac_<'a>(self_: &'a Tensor, other: &Tensor) -> Result<&'a Tensor> {
 /// Chebyshev's polynomial of the first kind, of order `n`.
 ///
 /// `aten::special_chebyshev_polynomial_t(Tensor x, Tensor n) -> Tensor`
+///
+/// Refuses in a build without the feature `special`.
 pub fn special_chebyshev_polynomial_t(x: &Tensor, n: &Tensor) -> Result<Tensor> {
+    if !cfg!(feature = "special") {
+        return dispatch::left_out("special_chebyshev_polynomial_t", "special");
+    }
     let word = state::word();
     if word & state::LAYERS != 0 {
         return dispatch::layers(
@@ -6269,7 +6404,12 @@ pub fn special_chebyshev_polynomial_t(x: &Tensor, n: &Tensor) -> Result<Tensor> 
 /// Chebyshev's polynomial of the second kind, of order `n`.
 ///
 /// `aten::special_chebyshev_polynomial_u(Tensor x, Tensor n) -> Tensor`
+///
+/// Refuses in a build without the feature `special`.
 pub fn special_chebyshev_polynomial_u(x: &Tensor, n: &Tensor) -> Result<Tensor> {
+    if !cfg!(feature = "special") {
+        return dispatch::left_out("special_chebyshev_polynomial_u", "special");
+    }
     let word = state::word();
     if word & state::LAYERS != 0 {
         return dispatch::layers(
@@ -6283,7 +6423,12 @@ pub fn special_chebyshev_polynomial_u(x: &Tensor, n: &Tensor) -> Result<Tensor> 
 /// Chebyshev's polynomial of the third kind, of order `n`.
 ///
 /// `aten::special_chebyshev_polynomial_v(Tensor x, Tensor n) -> Tensor`
+///
+/// Refuses in a build without the feature `special`.
 pub fn special_chebyshev_polynomial_v(x: &Tensor, n: &Tensor) -> Result<Tensor> {
+    if !cfg!(feature = "special") {
+        return dispatch::left_out("special_chebyshev_polynomial_v", "special");
+    }
     let word = state::word();
     if word & state::LAYERS != 0 {
         return dispatch::layers(
@@ -6297,7 +6442,12 @@ pub fn special_chebyshev_polynomial_v(x: &Tensor, n: &Tensor) -> Result<Tensor> 
 /// Chebyshev's polynomial of the fourth kind, of order `n`.
 ///
 /// `aten::special_chebyshev_polynomial_w(Tensor x, Tensor n) -> Tensor`
+///
+/// Refuses in a build without the feature `special`.
 pub fn special_chebyshev_polynomial_w(x: &Tensor, n: &Tensor) -> Result<Tensor> {
+    if !cfg!(feature = "special") {
+        return dispatch::left_out("special_chebyshev_polynomial_w", "special");
+    }
     let word = state::word();
     if word & state::LAYERS != 0 {
         return dispatch::layers(
@@ -6311,7 +6461,12 @@ pub fn special_chebyshev_polynomial_w(x: &Tensor, n: &Tensor) -> Result<Tensor> 
 /// Chebyshev's polynomial of the first kind on the unit interval, of order `n`.
 ///
 /// `aten::special_shifted_chebyshev_polynomial_t(Tensor x, Tensor n) -> Tensor`
+///
+/// Refuses in a build without the feature `special`.
 pub fn special_shifted_chebyshev_polynomial_t(x: &Tensor, n: &Tensor) -> Result<Tensor> {
+    if !cfg!(feature = "special") {
+        return dispatch::left_out("special_shifted_chebyshev_polynomial_t", "special");
+    }
     let word = state::word();
     if word & state::LAYERS != 0 {
         return dispatch::layers(
@@ -6325,7 +6480,12 @@ pub fn special_shifted_chebyshev_polynomial_t(x: &Tensor, n: &Tensor) -> Result<
 /// Chebyshev's polynomial of the second kind on the unit interval, of order `n`.
 ///
 /// `aten::special_shifted_chebyshev_polynomial_u(Tensor x, Tensor n) -> Tensor`
+///
+/// Refuses in a build without the feature `special`.
 pub fn special_shifted_chebyshev_polynomial_u(x: &Tensor, n: &Tensor) -> Result<Tensor> {
+    if !cfg!(feature = "special") {
+        return dispatch::left_out("special_shifted_chebyshev_polynomial_u", "special");
+    }
     let word = state::word();
     if word & state::LAYERS != 0 {
         return dispatch::layers(
@@ -6339,7 +6499,12 @@ pub fn special_shifted_chebyshev_polynomial_u(x: &Tensor, n: &Tensor) -> Result<
 /// Chebyshev's polynomial of the third kind on the unit interval, of order `n`.
 ///
 /// `aten::special_shifted_chebyshev_polynomial_v(Tensor x, Tensor n) -> Tensor`
+///
+/// Refuses in a build without the feature `special`.
 pub fn special_shifted_chebyshev_polynomial_v(x: &Tensor, n: &Tensor) -> Result<Tensor> {
+    if !cfg!(feature = "special") {
+        return dispatch::left_out("special_shifted_chebyshev_polynomial_v", "special");
+    }
     let word = state::word();
     if word & state::LAYERS != 0 {
         return dispatch::layers(
@@ -6353,7 +6518,12 @@ pub fn special_shifted_chebyshev_polynomial_v(x: &Tensor, n: &Tensor) -> Result<
 /// Chebyshev's polynomial of the fourth kind on the unit interval, of order `n`.
 ///
 /// `aten::special_shifted_chebyshev_polynomial_w(Tensor x, Tensor n) -> Tensor`
+///
+/// Refuses in a build without the feature `special`.
 pub fn special_shifted_chebyshev_polynomial_w(x: &Tensor, n: &Tensor) -> Result<Tensor> {
+    if !cfg!(feature = "special") {
+        return dispatch::left_out("special_shifted_chebyshev_polynomial_w", "special");
+    }
     let word = state::word();
     if word & state::LAYERS != 0 {
         return dispatch::layers(
@@ -6364,10 +6534,15 @@ pub fn special_shifted_chebyshev_polynomial_w(x: &Tensor, n: &Tensor) -> Result<
     below::special_shifted_chebyshev_polynomial_w(word, x, n)
 }
 
-/// Hermite's polynomial, as physicists define it, of order `n`.
+/// The physicists' Hermite polynomial of order `n`.
 ///
 /// `aten::special_hermite_polynomial_h(Tensor x, Tensor n) -> Tensor`
+///
+/// Refuses in a build without the feature `special`.
 pub fn special_hermite_polynomial_h(x: &Tensor, n: &Tensor) -> Result<Tensor> {
+    if !cfg!(feature = "special") {
+        return dispatch::left_out("special_hermite_polynomial_h", "special");
+    }
     let word = state::word();
     if word & state::LAYERS != 0 {
         return dispatch::layers(Op::SPECIAL_HERMITE_POLYNOMIAL_H, &[x.into(), n.into()]);
@@ -6375,10 +6550,15 @@ pub fn special_hermite_polynomial_h(x: &Tensor, n: &Tensor) -> Result<Tensor> {
     below::special_hermite_polynomial_h(word, x, n)
 }
 
-/// Hermite's polynomial, as probabilists define it, of order `n`.
+/// The probabilists' Hermite polynomial of order `n`.
 ///
 /// `aten::special_hermite_polynomial_he(Tensor x, Tensor n) -> Tensor`
+///
+/// Refuses in a build without the feature `special`.
 pub fn special_hermite_polynomial_he(x: &Tensor, n: &Tensor) -> Result<Tensor> {
+    if !cfg!(feature = "special") {
+        return dispatch::left_out("special_hermite_polynomial_he", "special");
+    }
     let word = state::word();
     if word & state::LAYERS != 0 {
         return dispatch::layers(
@@ -6389,10 +6569,15 @@ pub fn special_hermite_polynomial_he(x: &Tensor, n: &Tensor) -> Result<Tensor> {
     below::special_hermite_polynomial_he(word, x, n)
 }
 
-/// Laguerre's polynomial, of order `n`.
+/// The Laguerre polynomial of order `n`.
 ///
 /// `aten::special_laguerre_polynomial_l(Tensor x, Tensor n) -> Tensor`
+///
+/// Refuses in a build without the feature `special`.
 pub fn special_laguerre_polynomial_l(x: &Tensor, n: &Tensor) -> Result<Tensor> {
+    if !cfg!(feature = "special") {
+        return dispatch::left_out("special_laguerre_polynomial_l", "special");
+    }
     let word = state::word();
     if word & state::LAYERS != 0 {
         return dispatch::layers(
@@ -6403,10 +6588,15 @@ pub fn special_laguerre_polynomial_l(x: &Tensor, n: &Tensor) -> Result<Tensor> {
     below::special_laguerre_polynomial_l(word, x, n)
 }
 
-/// Legendre's polynomial, of order `n`.
+/// The Legendre polynomial of order `n`.
 ///
 /// `aten::special_legendre_polynomial_p(Tensor x, Tensor n) -> Tensor`
+///
+/// Refuses in a build without the feature `special`.
 pub fn special_legendre_polynomial_p(x: &Tensor, n: &Tensor) -> Result<Tensor> {
+    if !cfg!(feature = "special") {
+        return dispatch::left_out("special_legendre_polynomial_p", "special");
+    }
     let word = state::word();
     if word & state::LAYERS != 0 {
         return dispatch::layers(
@@ -7983,7 +8173,7 @@ pub fn clamp_<'a>(
     Ok(self_)
 }
 
-/// Limits every element to a range of its own; `None` leaves that side open.
+/// Limits every element to its own range; `None` leaves that side open.
 ///
 /// `aten::clamp.Tensor(Tensor self, Tensor? min=None, Tensor? max=None) -> Tensor`
 pub fn clamp_tensor(
@@ -8019,7 +8209,7 @@ pub fn clamp_tensor(
     Ok(result)
 }
 
-/// Limits every element to a range of its own; `None` leaves that side open. In-place form.
+/// Limits every element to its own range; `None` leaves that side open. In-place form.
 ///
 /// `aten::clamp_.Tensor(Tensor(a!) self, Tensor? min=None, Tensor? max=None) -> Tensor(a!)`
 pub fn clamp_tensor_<'a>(
@@ -8191,7 +8381,7 @@ pub fn clamp_max_<'a>(self_: &'a Tensor, max: Scalar) -> Result<&'a Tensor> {
     Ok(self_)
 }
 
-/// Replaces elements below the element of `min` with it.
+/// Replaces elements that are below the corresponding element of `min` with it.
 ///
 /// `aten::clamp_min.Tensor(Tensor self, Tensor min) -> Tensor`
 pub fn clamp_min_tensor(self_: &Tensor, min: &Tensor) -> Result<Tensor> {
@@ -8215,7 +8405,7 @@ pub fn clamp_min_tensor(self_: &Tensor, min: &Tensor) -> Result<Tensor> {
     Ok(result)
 }
 
-/// Replaces elements below the element of `min` with it. In-place form.
+/// Replaces elements that are below the corresponding element of `min` with it. In-place form.
 ///
 /// `aten::clamp_min_.Tensor(Tensor(a!) self, Tensor min) -> Tensor(a!)`
 pub fn clamp_min_tensor_<'a>(self_: &'a Tensor, min: &Tensor) -> Result<&'a Tensor> {
@@ -8253,7 +8443,7 @@ pub fn clamp_min_tensor_<'a>(self_: &'a Tensor, min: &Tensor) -> Result<&'a Tens
     Ok(self_)
 }
 
-/// Replaces elements above the element of `max` with it.
+/// Replaces elements that are above the corresponding element of `max` with it.
 ///
 /// `aten::clamp_max.Tensor(Tensor self, Tensor max) -> Tensor`
 pub fn clamp_max_tensor(self_: &Tensor, max: &Tensor) -> Result<Tensor> {
@@ -8277,7 +8467,7 @@ pub fn clamp_max_tensor(self_: &Tensor, max: &Tensor) -> Result<Tensor> {
     Ok(result)
 }
 
-/// Replaces elements above the element of `max` with it. In-place form.
+/// Replaces elements that are above the corresponding element of `max` with it. In-place form.
 ///
 /// `aten::clamp_max_.Tensor(Tensor(a!) self, Tensor max) -> Tensor(a!)`
 pub fn clamp_max_tensor_<'a>(self_: &'a Tensor, max: &Tensor) -> Result<&'a Tensor> {
@@ -8803,7 +8993,7 @@ pub fn hardswish_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
     Ok(self_)
 }
 
-/// Multiplies every element by the standard normal distribution function at it. `approximate` is `"none"` or `"tanh"`, the faster approximation.
+/// Gaussian error linear unit: `x` times the standard normal distribution function at `x`. `approximate` is `"none"` or `"tanh"`, the faster approximation.
 ///
 /// `aten::gelu(Tensor self, *, str approximate='none') -> Tensor`
 pub fn gelu(self_: &Tensor, approximate: &str) -> Result<Tensor> {
@@ -8827,7 +9017,7 @@ pub fn gelu(self_: &Tensor, approximate: &str) -> Result<Tensor> {
     Ok(result)
 }
 
-/// Multiplies every element by the standard normal distribution function at it. `approximate` is `"none"` or `"tanh"`, the faster approximation. In-place form.
+/// Gaussian error linear unit: `x` times the standard normal distribution function at `x`. `approximate` is `"none"` or `"tanh"`, the faster approximation. In-place form.
 ///
 /// `aten::gelu_(Tensor(a!) self, *, str approximate='none') -> Tensor(a!)`
 pub fn gelu_<'a>(self_: &'a Tensor, approximate: &str) -> Result<&'a Tensor> {
@@ -11422,7 +11612,7 @@ pub fn trace(self_: &Tensor) -> Result<Tensor> {
     Ok(result)
 }
 
-/// A histogram with `bins` bins of equal width from `min` to `max`; from the smallest to the largest element if both are 0.
+/// A histogram with `bins` bins of equal width from `min` to `max`, or from the smallest to the largest element if both are 0.
 ///
 /// `aten::histc(Tensor self, int bins=100, Scalar min=0, Scalar max=0) -> Tensor`
 pub fn histc(self_: &Tensor, bins: i64, min: Scalar, max: Scalar) -> Result<Tensor> {
@@ -11769,7 +11959,7 @@ pub fn corrcoef(self_: &Tensor) -> Result<Tensor> {
     composite::corrcoef(self_)
 }
 
-/// Sums until the tensor has a shape that broadcasts to its own; undoes broadcasting.
+/// Sums the tensor to a shape that broadcasts to its own; undoes broadcasting.
 ///
 /// `aten::sum_to_size(Tensor self, SymInt[] size) -> Tensor`
 pub fn sum_to_size(self_: &Tensor, size: &[SymInt]) -> Result<Tensor> {
@@ -15773,12 +15963,17 @@ pub fn einsum(
 }
 
 /// `aten::_fft_c2c(Tensor self, SymInt[] dim, int normalization, bool forward) -> Tensor`
+///
+/// Refuses in a build without the feature `fft`.
 pub fn fft_c2c(
     self_: &Tensor,
     dim: &[SymInt],
     normalization: i64,
     forward: bool,
 ) -> Result<Tensor> {
+    if !cfg!(feature = "fft") {
+        return dispatch::left_out("_fft_c2c", "fft");
+    }
     let word = state::word();
     if word & state::LAYERS != 0 {
         return dispatch::layers(
@@ -15803,12 +15998,17 @@ pub fn fft_c2c(
 }
 
 /// `aten::_fft_r2c(Tensor self, int[] dim, int normalization, bool onesided) -> Tensor`
+///
+/// Refuses in a build without the feature `fft`.
 pub fn fft_r2c(
     self_: &Tensor,
     dim: &[i64],
     normalization: i64,
     onesided: bool,
 ) -> Result<Tensor> {
+    if !cfg!(feature = "fft") {
+        return dispatch::left_out("_fft_r2c", "fft");
+    }
     let word = state::word();
     if word & state::LAYERS != 0 {
         return dispatch::layers(
@@ -15833,12 +16033,17 @@ pub fn fft_r2c(
 }
 
 /// `aten::_fft_c2r(Tensor self, int[] dim, int normalization, SymInt last_dim_size) -> Tensor`
+///
+/// Refuses in a build without the feature `fft`.
 pub fn fft_c2r(
     self_: &Tensor,
     dim: &[i64],
     normalization: i64,
     last_dim_size: SymInt,
 ) -> Result<Tensor> {
+    if !cfg!(feature = "fft") {
+        return dispatch::left_out("_fft_c2r", "fft");
+    }
     let word = state::word();
     if word & state::LAYERS != 0 {
         return dispatch::layers(
@@ -15871,12 +16076,17 @@ pub fn fft_c2r(
 /// The discrete Fourier transform along a dimension, cut or zero-padded to `n` first. `norm` is `"forward"`, `"backward"` (default) or `"ortho"`.
 ///
 /// `aten::fft_fft(Tensor self, SymInt? n=None, int dim=-1, str? norm=None) -> Tensor`
+///
+/// Refuses in a build without the feature `fft`.
 pub fn fft_fft(
     self_: &Tensor,
     n: Option<SymInt>,
     dim: i64,
     norm: Option<&str>,
 ) -> Result<Tensor> {
+    if !cfg!(feature = "fft") {
+        return dispatch::left_out("fft_fft", "fft");
+    }
     let word = state::word();
     if word & state::LAYERS != 0 {
         return dispatch::layers(
@@ -15890,12 +16100,17 @@ pub fn fft_fft(
 /// The inverse discrete Fourier transform along a dimension.
 ///
 /// `aten::fft_ifft(Tensor self, SymInt? n=None, int dim=-1, str? norm=None) -> Tensor`
+///
+/// Refuses in a build without the feature `fft`.
 pub fn fft_ifft(
     self_: &Tensor,
     n: Option<SymInt>,
     dim: i64,
     norm: Option<&str>,
 ) -> Result<Tensor> {
+    if !cfg!(feature = "fft") {
+        return dispatch::left_out("fft_ifft", "fft");
+    }
     let word = state::word();
     if word & state::LAYERS != 0 {
         return dispatch::layers(
@@ -15909,12 +16124,17 @@ pub fn fft_ifft(
 /// The Fourier transform of real input; only the half with nonnegative frequencies.
 ///
 /// `aten::fft_rfft(Tensor self, SymInt? n=None, int dim=-1, str? norm=None) -> Tensor`
+///
+/// Refuses in a build without the feature `fft`.
 pub fn fft_rfft(
     self_: &Tensor,
     n: Option<SymInt>,
     dim: i64,
     norm: Option<&str>,
 ) -> Result<Tensor> {
+    if !cfg!(feature = "fft") {
+        return dispatch::left_out("fft_rfft", "fft");
+    }
     let word = state::word();
     if word & state::LAYERS != 0 {
         return dispatch::layers(
@@ -15928,12 +16148,17 @@ pub fn fft_rfft(
 /// The inverse of `fft_rfft`. `n` is the length of the real result, by default twice the input's minus 2.
 ///
 /// `aten::fft_irfft(Tensor self, SymInt? n=None, int dim=-1, str? norm=None) -> Tensor`
+///
+/// Refuses in a build without the feature `fft`.
 pub fn fft_irfft(
     self_: &Tensor,
     n: Option<SymInt>,
     dim: i64,
     norm: Option<&str>,
 ) -> Result<Tensor> {
+    if !cfg!(feature = "fft") {
+        return dispatch::left_out("fft_irfft", "fft");
+    }
     let word = state::word();
     if word & state::LAYERS != 0 {
         return dispatch::layers(
@@ -15947,6 +16172,8 @@ pub fn fft_irfft(
 /// The short-time Fourier transform of a signal, in frames of `n_fft` samples that are `hop_length` apart, each times `window`.
 ///
 /// `aten::stft(Tensor self, int n_fft, int? hop_length=None, int? win_length=None, Tensor? window=None, bool normalized=False, bool? onesided=None, bool? return_complex=None, bool? align_to_window=None) -> Tensor`
+///
+/// Refuses in a build without the feature `fft`.
 pub fn stft(
     self_: &Tensor,
     n_fft: i64,
@@ -15958,6 +16185,9 @@ pub fn stft(
     return_complex: Option<bool>,
     align_to_window: Option<bool>,
 ) -> Result<Tensor> {
+    if !cfg!(feature = "fft") {
+        return dispatch::left_out("stft", "fft");
+    }
     let word = state::word();
     if word & state::LAYERS != 0 {
         return dispatch::layers(
@@ -16009,6 +16239,8 @@ pub fn stft(
 /// The short-time Fourier transform of a signal that is padded so that frames are centered.
 ///
 /// `aten::stft.center(Tensor self, int n_fft, int? hop_length=None, int? win_length=None, Tensor? window=None, bool center=True, str pad_mode="reflect", bool normalized=False, bool? onesided=None, bool? return_complex=None, bool? align_to_window=None) -> Tensor`
+///
+/// Refuses in a build without the feature `fft`.
 pub fn stft_center(
     self_: &Tensor,
     n_fft: i64,
@@ -16022,6 +16254,9 @@ pub fn stft_center(
     return_complex: Option<bool>,
     align_to_window: Option<bool>,
 ) -> Result<Tensor> {
+    if !cfg!(feature = "fft") {
+        return dispatch::left_out("stft", "fft");
+    }
     let word = state::word();
     if word & state::LAYERS != 0 {
         return dispatch::layers(
@@ -16076,9 +16311,11 @@ pub fn stft_center(
     )
 }
 
-/// The signal of a short-time Fourier transform, by overlapping and adding.
+/// The inverse of the short-time Fourier transform, by overlapping and adding.
 ///
 /// `aten::istft(Tensor self, int n_fft, int? hop_length=None, int? win_length=None, Tensor? window=None, bool center=True, bool normalized=False, bool? onesided=None, int? length=None, bool return_complex=False) -> Tensor`
+///
+/// Refuses in a build without the feature `fft`.
 pub fn istft(
     self_: &Tensor,
     n_fft: i64,
@@ -16091,6 +16328,9 @@ pub fn istft(
     length: Option<i64>,
     return_complex: bool,
 ) -> Result<Tensor> {
+    if !cfg!(feature = "fft") {
+        return dispatch::left_out("istft", "fft");
+    }
     let word = state::word();
     if word & state::LAYERS != 0 {
         return dispatch::layers(
@@ -16145,12 +16385,17 @@ pub fn istft(
 /// The Fourier transform of the half of a Hermitian-symmetric signal, which is real.
 ///
 /// `aten::fft_hfft(Tensor self, SymInt? n=None, int dim=-1, str? norm=None) -> Tensor`
+///
+/// Refuses in a build without the feature `fft`.
 pub fn fft_hfft(
     self_: &Tensor,
     n: Option<SymInt>,
     dim: i64,
     norm: Option<&str>,
 ) -> Result<Tensor> {
+    if !cfg!(feature = "fft") {
+        return dispatch::left_out("fft_hfft", "fft");
+    }
     let word = state::word();
     if word & state::LAYERS != 0 {
         return dispatch::layers(
@@ -16164,12 +16409,17 @@ pub fn fft_hfft(
 /// The inverse of `fft_hfft`.
 ///
 /// `aten::fft_ihfft(Tensor self, SymInt? n=None, int dim=-1, str? norm=None) -> Tensor`
+///
+/// Refuses in a build without the feature `fft`.
 pub fn fft_ihfft(
     self_: &Tensor,
     n: Option<SymInt>,
     dim: i64,
     norm: Option<&str>,
 ) -> Result<Tensor> {
+    if !cfg!(feature = "fft") {
+        return dispatch::left_out("fft_ihfft", "fft");
+    }
     let word = state::word();
     if word & state::LAYERS != 0 {
         return dispatch::layers(
@@ -16183,12 +16433,17 @@ pub fn fft_ihfft(
 /// The two-dimensional `fft_hfft`, over the last two dimensions.
 ///
 /// `aten::fft_hfft2(Tensor self, SymInt[1]? s=None, int[1] dim=[-2,-1], str? norm=None) -> Tensor`
+///
+/// Refuses in a build without the feature `fft`.
 pub fn fft_hfft2(
     self_: &Tensor,
     s: Option<&[SymInt]>,
     dim: &[i64],
     norm: Option<&str>,
 ) -> Result<Tensor> {
+    if !cfg!(feature = "fft") {
+        return dispatch::left_out("fft_hfft2", "fft");
+    }
     let word = state::word();
     if word & state::LAYERS != 0 {
         return dispatch::layers(
@@ -16202,12 +16457,17 @@ pub fn fft_hfft2(
 /// The inverse of `fft_hfft2`.
 ///
 /// `aten::fft_ihfft2(Tensor self, SymInt[1]? s=None, int[1] dim=[-2,-1], str? norm=None) -> Tensor`
+///
+/// Refuses in a build without the feature `fft`.
 pub fn fft_ihfft2(
     self_: &Tensor,
     s: Option<&[SymInt]>,
     dim: &[i64],
     norm: Option<&str>,
 ) -> Result<Tensor> {
+    if !cfg!(feature = "fft") {
+        return dispatch::left_out("fft_ihfft2", "fft");
+    }
     let word = state::word();
     if word & state::LAYERS != 0 {
         return dispatch::layers(
@@ -16221,12 +16481,17 @@ pub fn fft_ihfft2(
 /// The Fourier transform of the half of a Hermitian-symmetric signal over several dimensions, which is real.
 ///
 /// `aten::fft_hfftn(Tensor self, SymInt[1]? s=None, int[1]? dim=None, str? norm=None) -> Tensor`
+///
+/// Refuses in a build without the feature `fft`.
 pub fn fft_hfftn(
     self_: &Tensor,
     s: Option<&[SymInt]>,
     dim: Option<&[i64]>,
     norm: Option<&str>,
 ) -> Result<Tensor> {
+    if !cfg!(feature = "fft") {
+        return dispatch::left_out("fft_hfftn", "fft");
+    }
     let word = state::word();
     if word & state::LAYERS != 0 {
         return dispatch::layers(
@@ -16240,12 +16505,17 @@ pub fn fft_hfftn(
 /// The inverse of `fft_hfftn`.
 ///
 /// `aten::fft_ihfftn(Tensor self, SymInt[1]? s=None, int[1]? dim=None, str? norm=None) -> Tensor`
+///
+/// Refuses in a build without the feature `fft`.
 pub fn fft_ihfftn(
     self_: &Tensor,
     s: Option<&[SymInt]>,
     dim: Option<&[i64]>,
     norm: Option<&str>,
 ) -> Result<Tensor> {
+    if !cfg!(feature = "fft") {
+        return dispatch::left_out("fft_ihfftn", "fft");
+    }
     let word = state::word();
     if word & state::LAYERS != 0 {
         return dispatch::layers(
@@ -16259,12 +16529,17 @@ pub fn fft_ihfftn(
 /// The Fourier transform over two dimensions, by default the last two.
 ///
 /// `aten::fft_fft2(Tensor self, SymInt[1]? s=None, int[1] dim=[-2,-1], str? norm=None) -> Tensor`
+///
+/// Refuses in a build without the feature `fft`.
 pub fn fft_fft2(
     self_: &Tensor,
     s: Option<&[SymInt]>,
     dim: &[i64],
     norm: Option<&str>,
 ) -> Result<Tensor> {
+    if !cfg!(feature = "fft") {
+        return dispatch::left_out("fft_fft2", "fft");
+    }
     let word = state::word();
     if word & state::LAYERS != 0 {
         return dispatch::layers(
@@ -16278,12 +16553,17 @@ pub fn fft_fft2(
 /// The inverse Fourier transform over two dimensions.
 ///
 /// `aten::fft_ifft2(Tensor self, SymInt[1]? s=None, int[1] dim=[-2,-1], str? norm=None) -> Tensor`
+///
+/// Refuses in a build without the feature `fft`.
 pub fn fft_ifft2(
     self_: &Tensor,
     s: Option<&[SymInt]>,
     dim: &[i64],
     norm: Option<&str>,
 ) -> Result<Tensor> {
+    if !cfg!(feature = "fft") {
+        return dispatch::left_out("fft_ifft2", "fft");
+    }
     let word = state::word();
     if word & state::LAYERS != 0 {
         return dispatch::layers(
@@ -16297,12 +16577,17 @@ pub fn fft_ifft2(
 /// The Fourier transform of real input over two dimensions; half of the last one is kept.
 ///
 /// `aten::fft_rfft2(Tensor self, SymInt[1]? s=None, int[1] dim=[-2,-1], str? norm=None) -> Tensor`
+///
+/// Refuses in a build without the feature `fft`.
 pub fn fft_rfft2(
     self_: &Tensor,
     s: Option<&[SymInt]>,
     dim: &[i64],
     norm: Option<&str>,
 ) -> Result<Tensor> {
+    if !cfg!(feature = "fft") {
+        return dispatch::left_out("fft_rfft2", "fft");
+    }
     let word = state::word();
     if word & state::LAYERS != 0 {
         return dispatch::layers(
@@ -16316,12 +16601,17 @@ pub fn fft_rfft2(
 /// The inverse of `fft_rfft2`.
 ///
 /// `aten::fft_irfft2(Tensor self, SymInt[1]? s=None, int[1] dim=[-2,-1], str? norm=None) -> Tensor`
+///
+/// Refuses in a build without the feature `fft`.
 pub fn fft_irfft2(
     self_: &Tensor,
     s: Option<&[SymInt]>,
     dim: &[i64],
     norm: Option<&str>,
 ) -> Result<Tensor> {
+    if !cfg!(feature = "fft") {
+        return dispatch::left_out("fft_irfft2", "fft");
+    }
     let word = state::word();
     if word & state::LAYERS != 0 {
         return dispatch::layers(
@@ -16335,12 +16625,17 @@ pub fn fft_irfft2(
 /// The Fourier transform over several dimensions, by default all.
 ///
 /// `aten::fft_fftn(Tensor self, SymInt[1]? s=None, int[1]? dim=None, str? norm=None) -> Tensor`
+///
+/// Refuses in a build without the feature `fft`.
 pub fn fft_fftn(
     self_: &Tensor,
     s: Option<&[SymInt]>,
     dim: Option<&[i64]>,
     norm: Option<&str>,
 ) -> Result<Tensor> {
+    if !cfg!(feature = "fft") {
+        return dispatch::left_out("fft_fftn", "fft");
+    }
     let word = state::word();
     if word & state::LAYERS != 0 {
         return dispatch::layers(
@@ -16354,12 +16649,17 @@ pub fn fft_fftn(
 /// The inverse Fourier transform over several dimensions.
 ///
 /// `aten::fft_ifftn(Tensor self, SymInt[1]? s=None, int[1]? dim=None, str? norm=None) -> Tensor`
+///
+/// Refuses in a build without the feature `fft`.
 pub fn fft_ifftn(
     self_: &Tensor,
     s: Option<&[SymInt]>,
     dim: Option<&[i64]>,
     norm: Option<&str>,
 ) -> Result<Tensor> {
+    if !cfg!(feature = "fft") {
+        return dispatch::left_out("fft_ifftn", "fft");
+    }
     let word = state::word();
     if word & state::LAYERS != 0 {
         return dispatch::layers(
@@ -16373,12 +16673,17 @@ pub fn fft_ifftn(
 /// The Fourier transform of real input over several dimensions; half of the last one is kept.
 ///
 /// `aten::fft_rfftn(Tensor self, SymInt[1]? s=None, int[1]? dim=None, str? norm=None) -> Tensor`
+///
+/// Refuses in a build without the feature `fft`.
 pub fn fft_rfftn(
     self_: &Tensor,
     s: Option<&[SymInt]>,
     dim: Option<&[i64]>,
     norm: Option<&str>,
 ) -> Result<Tensor> {
+    if !cfg!(feature = "fft") {
+        return dispatch::left_out("fft_rfftn", "fft");
+    }
     let word = state::word();
     if word & state::LAYERS != 0 {
         return dispatch::layers(
@@ -16392,12 +16697,17 @@ pub fn fft_rfftn(
 /// The inverse of `fft_rfftn`.
 ///
 /// `aten::fft_irfftn(Tensor self, SymInt[1]? s=None, int[1]? dim=None, str? norm=None) -> Tensor`
+///
+/// Refuses in a build without the feature `fft`.
 pub fn fft_irfftn(
     self_: &Tensor,
     s: Option<&[SymInt]>,
     dim: Option<&[i64]>,
     norm: Option<&str>,
 ) -> Result<Tensor> {
+    if !cfg!(feature = "fft") {
+        return dispatch::left_out("fft_irfftn", "fft");
+    }
     let word = state::word();
     if word & state::LAYERS != 0 {
         return dispatch::layers(
@@ -16468,10 +16778,15 @@ pub fn fft_rfftfreq(
     below::fft_rfftfreq(word, n, d, dtype, device)
 }
 
-/// The inverse of matrices, and for each 0 or the number of the pivot that is 0.
+/// The inverse of matrices, and for each of them 0 or the position of a pivot that is 0.
 ///
 /// `aten::linalg_inv_ex(Tensor A, *, bool check_errors=False) -> (Tensor inverse, Tensor info)`
+///
+/// Refuses in a build without the feature `decompositions`.
 pub fn linalg_inv_ex(A: &Tensor, check_errors: bool) -> Result<(Tensor, Tensor)> {
+    if !cfg!(feature = "decompositions") {
+        return dispatch::left_out("linalg_inv_ex", "decompositions");
+    }
     let word = state::word();
     if word & state::LAYERS != 0 {
         return dispatch::layers(Op::LINALG_INV_EX, &[A.into(), check_errors.into()]);
@@ -16493,7 +16808,12 @@ pub fn linalg_inv_ex(A: &Tensor, check_errors: bool) -> Result<(Tensor, Tensor)>
 /// The inverse of square matrices; a singular one is an error.
 ///
 /// `aten::linalg_inv(Tensor A) -> Tensor`
+///
+/// Refuses in a build without the feature `decompositions`.
 pub fn linalg_inv(A: &Tensor) -> Result<Tensor> {
+    if !cfg!(feature = "decompositions") {
+        return dispatch::left_out("linalg_inv", "decompositions");
+    }
     let word = state::word();
     if word & state::LAYERS != 0 {
         return dispatch::layers(Op::LINALG_INV, &[A.into()]);
@@ -16504,7 +16824,12 @@ pub fn linalg_inv(A: &Tensor) -> Result<Tensor> {
 /// Alias of `linalg_inv`.
 ///
 /// `aten::inverse(Tensor self) -> Tensor`
+///
+/// Refuses in a build without the feature `decompositions`.
 pub fn inverse(self_: &Tensor) -> Result<Tensor> {
+    if !cfg!(feature = "decompositions") {
+        return dispatch::left_out("inverse", "decompositions");
+    }
     let word = state::word();
     if word & state::LAYERS != 0 {
         return dispatch::layers(Op::INVERSE, &[self_.into()]);
@@ -16513,12 +16838,17 @@ pub fn inverse(self_: &Tensor) -> Result<Tensor> {
 }
 
 /// `aten::_linalg_solve_ex(Tensor A, Tensor B, *, bool left=True, bool check_errors=False) -> (Tensor result, Tensor LU, Tensor pivots, Tensor info)`
+///
+/// Refuses in a build without the feature `decompositions`.
 pub fn _linalg_solve_ex(
     A: &Tensor,
     B: &Tensor,
     left: bool,
     check_errors: bool,
 ) -> Result<(Tensor, Tensor, Tensor, Tensor)> {
+    if !cfg!(feature = "decompositions") {
+        return dispatch::left_out("_linalg_solve_ex", "decompositions");
+    }
     let word = state::word();
     if word & state::LAYERS != 0 {
         return dispatch::layers(
@@ -16560,15 +16890,20 @@ pub fn _linalg_solve_ex(
     Ok((result, LU, pivots, info))
 }
 
-/// Solves `A X = B`, and returns for each matrix 0 or the number of the pivot that is 0.
+/// Solves `A X = B`, and returns for each matrix 0 or the position of a pivot that is 0.
 ///
 /// `aten::linalg_solve_ex(Tensor A, Tensor B, *, bool left=True, bool check_errors=False) -> (Tensor result, Tensor info)`
+///
+/// Refuses in a build without the feature `decompositions`.
 pub fn linalg_solve_ex(
     A: &Tensor,
     B: &Tensor,
     left: bool,
     check_errors: bool,
 ) -> Result<(Tensor, Tensor)> {
+    if !cfg!(feature = "decompositions") {
+        return dispatch::left_out("linalg_solve_ex", "decompositions");
+    }
     let word = state::word();
     if word & state::LAYERS != 0 {
         return dispatch::layers(
@@ -16588,7 +16923,12 @@ pub fn linalg_solve_ex(
 /// Solves `A X = B`, or `X A = B` if `left` is false. Faster and more accurate than multiplying by the inverse.
 ///
 /// `aten::linalg_solve(Tensor A, Tensor B, *, bool left=True) -> Tensor`
+///
+/// Refuses in a build without the feature `decompositions`.
 pub fn linalg_solve(A: &Tensor, B: &Tensor, left: bool) -> Result<Tensor> {
+    if !cfg!(feature = "decompositions") {
+        return dispatch::left_out("linalg_solve", "decompositions");
+    }
     let word = state::word();
     if word & state::LAYERS != 0 {
         return dispatch::layers(Op::LINALG_SOLVE, &[A.into(), B.into(), left.into()]);
@@ -16600,7 +16940,12 @@ pub fn linalg_solve(A: &Tensor, B: &Tensor, left: bool) -> Result<Tensor> {
 }
 
 /// `aten::_linalg_det(Tensor A) -> (Tensor result, Tensor LU, Tensor pivots)`
+///
+/// Refuses in a build without the feature `decompositions`.
 pub fn _linalg_det(A: &Tensor) -> Result<(Tensor, Tensor, Tensor)> {
+    if !cfg!(feature = "decompositions") {
+        return dispatch::left_out("_linalg_det", "decompositions");
+    }
     let word = state::word();
     if word & state::LAYERS != 0 {
         return dispatch::layers(Op::_LINALG_DET, &[A.into()]);
@@ -16622,7 +16967,12 @@ pub fn _linalg_det(A: &Tensor) -> Result<(Tensor, Tensor, Tensor)> {
 /// The determinant of square matrices.
 ///
 /// `aten::linalg_det(Tensor A) -> Tensor`
+///
+/// Refuses in a build without the feature `decompositions`.
 pub fn linalg_det(A: &Tensor) -> Result<Tensor> {
+    if !cfg!(feature = "decompositions") {
+        return dispatch::left_out("linalg_det", "decompositions");
+    }
     let word = state::word();
     if word & state::LAYERS != 0 {
         return dispatch::layers(Op::LINALG_DET, &[A.into()]);
@@ -16633,7 +16983,12 @@ pub fn linalg_det(A: &Tensor) -> Result<Tensor> {
 /// Alias of `linalg_det`.
 ///
 /// `aten::det(Tensor self) -> Tensor`
+///
+/// Refuses in a build without the feature `decompositions`.
 pub fn det(self_: &Tensor) -> Result<Tensor> {
+    if !cfg!(feature = "decompositions") {
+        return dispatch::left_out("det", "decompositions");
+    }
     let word = state::word();
     if word & state::LAYERS != 0 {
         return dispatch::layers(Op::DET, &[self_.into()]);
@@ -16642,7 +16997,12 @@ pub fn det(self_: &Tensor) -> Result<Tensor> {
 }
 
 /// `aten::_linalg_slogdet(Tensor A) -> (Tensor sign, Tensor logabsdet, Tensor LU, Tensor pivots)`
+///
+/// Refuses in a build without the feature `decompositions`.
 pub fn _linalg_slogdet(A: &Tensor) -> Result<(Tensor, Tensor, Tensor, Tensor)> {
+    if !cfg!(feature = "decompositions") {
+        return dispatch::left_out("_linalg_slogdet", "decompositions");
+    }
     let word = state::word();
     if word & state::LAYERS != 0 {
         return dispatch::layers(Op::_LINALG_SLOGDET, &[A.into()]);
@@ -16669,7 +17029,12 @@ pub fn _linalg_slogdet(A: &Tensor) -> Result<(Tensor, Tensor, Tensor, Tensor)> {
 /// The sign and the logarithm of the absolute value of the determinant.
 ///
 /// `aten::linalg_slogdet(Tensor A) -> (Tensor sign, Tensor logabsdet)`
+///
+/// Refuses in a build without the feature `decompositions`.
 pub fn linalg_slogdet(A: &Tensor) -> Result<(Tensor, Tensor)> {
+    if !cfg!(feature = "decompositions") {
+        return dispatch::left_out("linalg_slogdet", "decompositions");
+    }
     let word = state::word();
     if word & state::LAYERS != 0 {
         return dispatch::layers(Op::LINALG_SLOGDET, &[A.into()]);
@@ -16680,7 +17045,12 @@ pub fn linalg_slogdet(A: &Tensor) -> Result<(Tensor, Tensor)> {
 /// Alias of `linalg_slogdet`.
 ///
 /// `aten::slogdet(Tensor self) -> (Tensor sign, Tensor logabsdet)`
+///
+/// Refuses in a build without the feature `decompositions`.
 pub fn slogdet(self_: &Tensor) -> Result<(Tensor, Tensor)> {
+    if !cfg!(feature = "decompositions") {
+        return dispatch::left_out("slogdet", "decompositions");
+    }
     let word = state::word();
     if word & state::LAYERS != 0 {
         return dispatch::layers(Op::SLOGDET, &[self_.into()]);
@@ -16691,7 +17061,12 @@ pub fn slogdet(self_: &Tensor) -> Result<(Tensor, Tensor)> {
 /// The logarithm of the determinant; NaN if that is negative.
 ///
 /// `aten::logdet(Tensor self) -> Tensor`
+///
+/// Refuses in a build without the feature `decompositions`.
 pub fn logdet(self_: &Tensor) -> Result<Tensor> {
+    if !cfg!(feature = "decompositions") {
+        return dispatch::left_out("logdet", "decompositions");
+    }
     let word = state::word();
     if word & state::LAYERS != 0 {
         return dispatch::layers(Op::LOGDET, &[self_.into()]);
@@ -16702,11 +17077,16 @@ pub fn logdet(self_: &Tensor) -> Result<Tensor> {
 /// The Cholesky factor, and for each matrix 0 or the order of the leading minor that is not positive.
 ///
 /// `aten::linalg_cholesky_ex(Tensor self, *, bool upper=False, bool check_errors=False) -> (Tensor L, Tensor info)`
+///
+/// Refuses in a build without the feature `decompositions`.
 pub fn linalg_cholesky_ex(
     self_: &Tensor,
     upper: bool,
     check_errors: bool,
 ) -> Result<(Tensor, Tensor)> {
+    if !cfg!(feature = "decompositions") {
+        return dispatch::left_out("linalg_cholesky_ex", "decompositions");
+    }
     let word = state::word();
     if word & state::LAYERS != 0 {
         return dispatch::layers(
@@ -16737,7 +17117,12 @@ pub fn linalg_cholesky_ex(
 /// The lower triangular `L` with `L @ L.mH()` equal to a positive definite matrix, or the upper one. A matrix that is not positive definite is an error.
 ///
 /// `aten::linalg_cholesky(Tensor self, *, bool upper=False) -> Tensor`
+///
+/// Refuses in a build without the feature `decompositions`.
 pub fn linalg_cholesky(self_: &Tensor, upper: bool) -> Result<Tensor> {
+    if !cfg!(feature = "decompositions") {
+        return dispatch::left_out("linalg_cholesky", "decompositions");
+    }
     let word = state::word();
     if word & state::LAYERS != 0 {
         return dispatch::layers(Op::LINALG_CHOLESKY, &[self_.into(), upper.into()]);
@@ -16748,7 +17133,12 @@ pub fn linalg_cholesky(self_: &Tensor, upper: bool) -> Result<Tensor> {
 /// Solves `A X = self` given the Cholesky factor `input2` of `A`.
 ///
 /// `aten::cholesky_solve(Tensor self, Tensor input2, bool upper=False) -> Tensor`
+///
+/// Refuses in a build without the feature `decompositions`.
 pub fn cholesky_solve(self_: &Tensor, input2: &Tensor, upper: bool) -> Result<Tensor> {
+    if !cfg!(feature = "decompositions") {
+        return dispatch::left_out("cholesky_solve", "decompositions");
+    }
     let word = state::word();
     if word & state::LAYERS != 0 {
         return dispatch::layers(
@@ -16770,7 +17160,12 @@ pub fn cholesky_solve(self_: &Tensor, input2: &Tensor, upper: bool) -> Result<Te
 /// The inverse of a matrix given its Cholesky factor.
 ///
 /// `aten::cholesky_inverse(Tensor self, bool upper=False) -> Tensor`
+///
+/// Refuses in a build without the feature `decompositions`.
 pub fn cholesky_inverse(self_: &Tensor, upper: bool) -> Result<Tensor> {
+    if !cfg!(feature = "decompositions") {
+        return dispatch::left_out("cholesky_inverse", "decompositions");
+    }
     let word = state::word();
     if word & state::LAYERS != 0 {
         return dispatch::layers(Op::CHOLESKY_INVERSE, &[self_.into(), upper.into()]);
@@ -16781,6 +17176,8 @@ pub fn cholesky_inverse(self_: &Tensor, upper: bool) -> Result<Tensor> {
 /// Solves `A X = self` for a triangular `A`. Returns `X` and a copy of `A`.
 ///
 /// `aten::triangular_solve(Tensor self, Tensor A, bool upper=True, bool transpose=False, bool unitriangular=False) -> (Tensor solution, Tensor cloned_coefficient)`
+///
+/// Refuses in a build without the feature `decompositions`.
 pub fn triangular_solve(
     self_: &Tensor,
     A: &Tensor,
@@ -16788,6 +17185,9 @@ pub fn triangular_solve(
     transpose: bool,
     unitriangular: bool,
 ) -> Result<(Tensor, Tensor)> {
+    if !cfg!(feature = "decompositions") {
+        return dispatch::left_out("triangular_solve", "decompositions");
+    }
     let word = state::word();
     if word & state::LAYERS != 0 {
         return dispatch::layers(
@@ -16820,11 +17220,16 @@ pub fn triangular_solve(
 /// The singular value decomposition `U S Vᵀ`; `some` leaves out columns that belong to no singular value.
 ///
 /// `aten::svd(Tensor self, bool some=True, bool compute_uv=True) -> (Tensor U, Tensor S, Tensor V)`
+///
+/// Refuses in a build without the feature `decompositions`.
 pub fn svd(
     self_: &Tensor,
     some: bool,
     compute_uv: bool,
 ) -> Result<(Tensor, Tensor, Tensor)> {
+    if !cfg!(feature = "decompositions") {
+        return dispatch::left_out("svd", "decompositions");
+    }
     let word = state::word();
     if word & state::LAYERS != 0 {
         return dispatch::layers(
@@ -16960,7 +17365,12 @@ pub fn _trilinear(
 /// The decomposition into an orthogonal `Q` and an upper triangular `R`. `mode` is `"reduced"`, `"complete"` or `"r"` (no `Q`).
 ///
 /// `aten::linalg_qr(Tensor A, str mode='reduced') -> (Tensor Q, Tensor R)`
+///
+/// Refuses in a build without the feature `decompositions`.
 pub fn linalg_qr(A: &Tensor, mode: &str) -> Result<(Tensor, Tensor)> {
+    if !cfg!(feature = "decompositions") {
+        return dispatch::left_out("linalg_qr", "decompositions");
+    }
     let word = state::word();
     if word & state::LAYERS != 0 {
         return dispatch::layers(Op::LINALG_QR, &[A.into(), mode.into()]);
@@ -16987,11 +17397,16 @@ pub fn linalg_qr(A: &Tensor, mode: &str) -> Result<(Tensor, Tensor)> {
 }
 
 /// `aten::_linalg_eigh(Tensor A, str UPLO="L", bool compute_v=True) -> (Tensor eigenvalues, Tensor eigenvectors)`
+///
+/// Refuses in a build without the feature `decompositions`.
 pub fn _linalg_eigh(
     A: &Tensor,
     UPLO: &str,
     compute_v: bool,
 ) -> Result<(Tensor, Tensor)> {
+    if !cfg!(feature = "decompositions") {
+        return dispatch::left_out("_linalg_eigh", "decompositions");
+    }
     let word = state::word();
     if word & state::LAYERS != 0 {
         return dispatch::layers(
@@ -17036,7 +17451,12 @@ pub fn _linalg_eigh(
 /// The eigenvalues, in ascending order, and eigenvectors, as columns, of symmetric or Hermitian matrices. `UPLO` names the triangle that is read.
 ///
 /// `aten::linalg_eigh(Tensor self, str UPLO="L") -> (Tensor eigenvalues, Tensor eigenvectors)`
+///
+/// Refuses in a build without the feature `decompositions`.
 pub fn linalg_eigh(self_: &Tensor, UPLO: &str) -> Result<(Tensor, Tensor)> {
+    if !cfg!(feature = "decompositions") {
+        return dispatch::left_out("linalg_eigh", "decompositions");
+    }
     let word = state::word();
     if word & state::LAYERS != 0 {
         return dispatch::layers(Op::LINALG_EIGH, &[self_.into(), UPLO.into()]);
@@ -17047,7 +17467,12 @@ pub fn linalg_eigh(self_: &Tensor, UPLO: &str) -> Result<(Tensor, Tensor)> {
 /// The eigenvalues of symmetric or Hermitian matrices, in ascending order.
 ///
 /// `aten::linalg_eigvalsh(Tensor self, str UPLO="L") -> Tensor`
+///
+/// Refuses in a build without the feature `decompositions`.
 pub fn linalg_eigvalsh(self_: &Tensor, UPLO: &str) -> Result<Tensor> {
+    if !cfg!(feature = "decompositions") {
+        return dispatch::left_out("linalg_eigvalsh", "decompositions");
+    }
     let word = state::word();
     if word & state::LAYERS != 0 {
         return dispatch::layers(Op::LINALG_EIGVALSH, &[self_.into(), UPLO.into()]);
@@ -17056,12 +17481,17 @@ pub fn linalg_eigvalsh(self_: &Tensor, UPLO: &str) -> Result<Tensor> {
 }
 
 /// `aten::_linalg_svd(Tensor A, bool full_matrices=False, bool compute_uv=True, *, str? driver=None) -> (Tensor U, Tensor S, Tensor Vh)`
+///
+/// Refuses in a build without the feature `decompositions`.
 pub fn _linalg_svd(
     A: &Tensor,
     full_matrices: bool,
     compute_uv: bool,
     driver: Option<&str>,
 ) -> Result<(Tensor, Tensor, Tensor)> {
+    if !cfg!(feature = "decompositions") {
+        return dispatch::left_out("_linalg_svd", "decompositions");
+    }
     let word = state::word();
     if word & state::LAYERS != 0 {
         return dispatch::layers(
@@ -17111,11 +17541,16 @@ pub fn _linalg_svd(
 /// The singular value decomposition `U @ diag(S) @ Vh`, values in descending order. `full_matrices` makes `U` and `Vh` square.
 ///
 /// `aten::linalg_svd(Tensor A, bool full_matrices=True, *, str? driver=None) -> (Tensor U, Tensor S, Tensor Vh)`
+///
+/// Refuses in a build without the feature `decompositions`.
 pub fn linalg_svd(
     A: &Tensor,
     full_matrices: bool,
     driver: Option<&str>,
 ) -> Result<(Tensor, Tensor, Tensor)> {
+    if !cfg!(feature = "decompositions") {
+        return dispatch::left_out("linalg_svd", "decompositions");
+    }
     let word = state::word();
     if word & state::LAYERS != 0 {
         return dispatch::layers(
@@ -17129,7 +17564,12 @@ pub fn linalg_svd(
 /// The singular values, in descending order.
 ///
 /// `aten::linalg_svdvals(Tensor A, *, str? driver=None) -> Tensor`
+///
+/// Refuses in a build without the feature `decompositions`.
 pub fn linalg_svdvals(A: &Tensor, driver: Option<&str>) -> Result<Tensor> {
+    if !cfg!(feature = "decompositions") {
+        return dispatch::left_out("linalg_svdvals", "decompositions");
+    }
     let word = state::word();
     if word & state::LAYERS != 0 {
         return dispatch::layers(Op::LINALG_SVDVALS, &[A.into(), driver.into()]);
@@ -17137,9 +17577,11 @@ pub fn linalg_svdvals(A: &Tensor, driver: Option<&str>) -> Result<Tensor> {
     composite::linalg::svdvals(A, driver)
 }
 
-/// Solves `self X = B` for a triangular `self`. `unitriangular` takes its diagonal for ones.
+/// Solves `self X = B` for a triangular `self`. With `unitriangular`, its diagonal is taken to be ones.
 ///
 /// `aten::linalg_solve_triangular(Tensor self, Tensor B, *, bool upper, bool left=True, bool unitriangular=False) -> Tensor`
+///
+/// Refuses in a build without the feature `decompositions`.
 pub fn linalg_solve_triangular(
     self_: &Tensor,
     B: &Tensor,
@@ -17147,6 +17589,9 @@ pub fn linalg_solve_triangular(
     left: bool,
     unitriangular: bool,
 ) -> Result<Tensor> {
+    if !cfg!(feature = "decompositions") {
+        return dispatch::left_out("linalg_solve_triangular", "decompositions");
+    }
     let word = state::word();
     if word & state::LAYERS != 0 {
         return dispatch::layers(
@@ -17297,11 +17742,16 @@ pub fn matrix_power(self_: &Tensor, n: i64) -> Result<Tensor> {
 }
 
 /// `aten::linalg_lu_factor_ex(Tensor A, *, bool pivot=True, bool check_errors=False) -> (Tensor LU, Tensor pivots, Tensor info)`
+///
+/// Refuses in a build without the feature `decompositions`.
 pub fn linalg_lu_factor_ex(
     A: &Tensor,
     pivot: bool,
     check_errors: bool,
 ) -> Result<(Tensor, Tensor, Tensor)> {
+    if !cfg!(feature = "decompositions") {
+        return dispatch::left_out("linalg_lu_factor_ex", "decompositions");
+    }
     let word = state::word();
     if word & state::LAYERS != 0 {
         return dispatch::layers(
@@ -17336,7 +17786,12 @@ pub fn linalg_lu_factor_ex(
 }
 
 /// `aten::linalg_lu_factor(Tensor A, *, bool pivot=True) -> (Tensor LU, Tensor pivots)`
+///
+/// Refuses in a build without the feature `decompositions`.
 pub fn linalg_lu_factor(A: &Tensor, pivot: bool) -> Result<(Tensor, Tensor)> {
+    if !cfg!(feature = "decompositions") {
+        return dispatch::left_out("linalg_lu_factor", "decompositions");
+    }
     let word = state::word();
     if word & state::LAYERS != 0 {
         return dispatch::layers(Op::LINALG_LU_FACTOR, &[A.into(), pivot.into()]);
@@ -17345,11 +17800,16 @@ pub fn linalg_lu_factor(A: &Tensor, pivot: bool) -> Result<(Tensor, Tensor)> {
 }
 
 /// `aten::_lu_with_info(Tensor self, bool pivot=True, bool check_errors=True) -> (Tensor LU, Tensor pivots, Tensor info)`
+///
+/// Refuses in a build without the feature `decompositions`.
 pub fn _lu_with_info(
     self_: &Tensor,
     pivot: bool,
     check_errors: bool,
 ) -> Result<(Tensor, Tensor, Tensor)> {
+    if !cfg!(feature = "decompositions") {
+        return dispatch::left_out("_lu_with_info", "decompositions");
+    }
     let word = state::word();
     if word & state::LAYERS != 0 {
         return dispatch::layers(
@@ -17361,7 +17821,12 @@ pub fn _lu_with_info(
 }
 
 /// `aten::linalg_lu(Tensor A, *, bool pivot=True) -> (Tensor P, Tensor L, Tensor U)`
+///
+/// Refuses in a build without the feature `decompositions`.
 pub fn linalg_lu(A: &Tensor, pivot: bool) -> Result<(Tensor, Tensor, Tensor)> {
+    if !cfg!(feature = "decompositions") {
+        return dispatch::left_out("linalg_lu", "decompositions");
+    }
     let word = state::word();
     if word & state::LAYERS != 0 {
         return dispatch::layers(Op::LINALG_LU, &[A.into(), pivot.into()]);
@@ -17389,12 +17854,17 @@ pub fn linalg_lu(A: &Tensor, pivot: bool) -> Result<(Tensor, Tensor, Tensor)> {
 }
 
 /// `aten::lu_unpack(Tensor LU_data, Tensor LU_pivots, bool unpack_data=True, bool unpack_pivots=True) -> (Tensor P, Tensor L, Tensor U)`
+///
+/// Refuses in a build without the feature `decompositions`.
 pub fn lu_unpack(
     LU_data: &Tensor,
     LU_pivots: &Tensor,
     unpack_data: bool,
     unpack_pivots: bool,
 ) -> Result<(Tensor, Tensor, Tensor)> {
+    if !cfg!(feature = "decompositions") {
+        return dispatch::left_out("lu_unpack", "decompositions");
+    }
     let word = state::word();
     if word & state::LAYERS != 0 {
         return dispatch::layers(
@@ -17436,6 +17906,8 @@ pub fn lu_unpack(
 }
 
 /// `aten::linalg_lu_solve(Tensor LU, Tensor pivots, Tensor B, *, bool left=True, bool adjoint=False) -> Tensor`
+///
+/// Refuses in a build without the feature `decompositions`.
 pub fn linalg_lu_solve(
     LU: &Tensor,
     pivots: &Tensor,
@@ -17443,6 +17915,9 @@ pub fn linalg_lu_solve(
     left: bool,
     adjoint: bool,
 ) -> Result<Tensor> {
+    if !cfg!(feature = "decompositions") {
+        return dispatch::left_out("linalg_lu_solve", "decompositions");
+    }
     let word = state::word();
     if word & state::LAYERS != 0 {
         return dispatch::layers(
@@ -17473,7 +17948,12 @@ pub fn linalg_lu_solve(
 }
 
 /// `aten::lu_solve(Tensor self, Tensor LU_data, Tensor LU_pivots) -> Tensor`
+///
+/// Refuses in a build without the feature `decompositions`.
 pub fn lu_solve(self_: &Tensor, LU_data: &Tensor, LU_pivots: &Tensor) -> Result<Tensor> {
+    if !cfg!(feature = "decompositions") {
+        return dispatch::left_out("lu_solve", "decompositions");
+    }
     let word = state::word();
     if word & state::LAYERS != 0 {
         return dispatch::layers(
@@ -17491,11 +17971,16 @@ pub fn lu_solve(self_: &Tensor, LU_data: &Tensor, LU_pivots: &Tensor) -> Result<
 }
 
 /// `aten::linalg_ldl_factor_ex(Tensor self, *, bool hermitian=False, bool check_errors=False) -> (Tensor LD, Tensor pivots, Tensor info)`
+///
+/// Refuses in a build without the feature `decompositions`.
 pub fn linalg_ldl_factor_ex(
     self_: &Tensor,
     hermitian: bool,
     check_errors: bool,
 ) -> Result<(Tensor, Tensor, Tensor)> {
+    if !cfg!(feature = "decompositions") {
+        return dispatch::left_out("linalg_ldl_factor_ex", "decompositions");
+    }
     let word = state::word();
     if word & state::LAYERS != 0 {
         return dispatch::layers(
@@ -17525,7 +18010,12 @@ pub fn linalg_ldl_factor_ex(
 }
 
 /// `aten::linalg_ldl_factor(Tensor self, *, bool hermitian=False) -> (Tensor LD, Tensor pivots)`
+///
+/// Refuses in a build without the feature `decompositions`.
 pub fn linalg_ldl_factor(self_: &Tensor, hermitian: bool) -> Result<(Tensor, Tensor)> {
+    if !cfg!(feature = "decompositions") {
+        return dispatch::left_out("linalg_ldl_factor", "decompositions");
+    }
     let word = state::word();
     if word & state::LAYERS != 0 {
         return dispatch::layers(
@@ -17537,12 +18027,17 @@ pub fn linalg_ldl_factor(self_: &Tensor, hermitian: bool) -> Result<(Tensor, Ten
 }
 
 /// `aten::linalg_ldl_solve(Tensor LD, Tensor pivots, Tensor B, *, bool hermitian=False) -> Tensor`
+///
+/// Refuses in a build without the feature `decompositions`.
 pub fn linalg_ldl_solve(
     LD: &Tensor,
     pivots: &Tensor,
     B: &Tensor,
     hermitian: bool,
 ) -> Result<Tensor> {
+    if !cfg!(feature = "decompositions") {
+        return dispatch::left_out("linalg_ldl_solve", "decompositions");
+    }
     let word = state::word();
     if word & state::LAYERS != 0 {
         return dispatch::layers(
@@ -17569,7 +18064,12 @@ pub fn linalg_ldl_solve(
 }
 
 /// `aten::linalg_eig(Tensor self) -> (Tensor eigenvalues, Tensor eigenvectors)`
+///
+/// Refuses in a build without the feature `decompositions`.
 pub fn linalg_eig(self_: &Tensor) -> Result<(Tensor, Tensor)> {
+    if !cfg!(feature = "decompositions") {
+        return dispatch::left_out("linalg_eig", "decompositions");
+    }
     let word = state::word();
     if word & state::LAYERS != 0 {
         return dispatch::layers(Op::LINALG_EIG, &[self_.into()]);
@@ -17597,7 +18097,12 @@ pub fn linalg_eig(self_: &Tensor) -> Result<(Tensor, Tensor)> {
 }
 
 /// `aten::_linalg_eigvals(Tensor self) -> Tensor`
+///
+/// Refuses in a build without the feature `decompositions`.
 pub fn _linalg_eigvals(self_: &Tensor) -> Result<Tensor> {
+    if !cfg!(feature = "decompositions") {
+        return dispatch::left_out("_linalg_eigvals", "decompositions");
+    }
     let word = state::word();
     if word & state::LAYERS != 0 {
         return dispatch::layers(Op::_LINALG_EIGVALS, &[self_.into()]);
@@ -17621,7 +18126,12 @@ pub fn _linalg_eigvals(self_: &Tensor) -> Result<Tensor> {
 }
 
 /// `aten::linalg_eigvals(Tensor self) -> Tensor`
+///
+/// Refuses in a build without the feature `decompositions`.
 pub fn linalg_eigvals(self_: &Tensor) -> Result<Tensor> {
+    if !cfg!(feature = "decompositions") {
+        return dispatch::left_out("linalg_eigvals", "decompositions");
+    }
     let word = state::word();
     if word & state::LAYERS != 0 {
         return dispatch::layers(Op::LINALG_EIGVALS, &[self_.into()]);
@@ -17630,7 +18140,12 @@ pub fn linalg_eigvals(self_: &Tensor) -> Result<Tensor> {
 }
 
 /// `aten::linalg_matrix_exp(Tensor self) -> Tensor`
+///
+/// Refuses in a build without the feature `decompositions`.
 pub fn linalg_matrix_exp(self_: &Tensor) -> Result<Tensor> {
+    if !cfg!(feature = "decompositions") {
+        return dispatch::left_out("linalg_matrix_exp", "decompositions");
+    }
     let word = state::word();
     if word & state::LAYERS != 0 {
         return dispatch::layers(Op::LINALG_MATRIX_EXP, &[self_.into()]);
@@ -17652,7 +18167,12 @@ pub fn linalg_matrix_exp(self_: &Tensor) -> Result<Tensor> {
 }
 
 /// `aten::matrix_exp(Tensor self) -> Tensor`
+///
+/// Refuses in a build without the feature `decompositions`.
 pub fn matrix_exp(self_: &Tensor) -> Result<Tensor> {
+    if !cfg!(feature = "decompositions") {
+        return dispatch::left_out("matrix_exp", "decompositions");
+    }
     let word = state::word();
     if word & state::LAYERS != 0 {
         return dispatch::layers(Op::MATRIX_EXP, &[self_.into()]);
@@ -17661,7 +18181,12 @@ pub fn matrix_exp(self_: &Tensor) -> Result<Tensor> {
 }
 
 /// `aten::geqrf(Tensor self) -> (Tensor a, Tensor tau)`
+///
+/// Refuses in a build without the feature `decompositions`.
 pub fn geqrf(self_: &Tensor) -> Result<(Tensor, Tensor)> {
+    if !cfg!(feature = "decompositions") {
+        return dispatch::left_out("geqrf", "decompositions");
+    }
     let word = state::word();
     if word & state::LAYERS != 0 {
         return dispatch::layers(Op::GEQRF, &[self_.into()]);
@@ -17687,7 +18212,12 @@ pub fn geqrf(self_: &Tensor) -> Result<(Tensor, Tensor)> {
 }
 
 /// `aten::linalg_householder_product(Tensor input, Tensor tau) -> Tensor`
+///
+/// Refuses in a build without the feature `decompositions`.
 pub fn linalg_householder_product(input: &Tensor, tau: &Tensor) -> Result<Tensor> {
+    if !cfg!(feature = "decompositions") {
+        return dispatch::left_out("linalg_householder_product", "decompositions");
+    }
     let word = state::word();
     if word & state::LAYERS != 0 {
         return dispatch::layers(
@@ -17720,7 +18250,12 @@ pub fn linalg_householder_product(input: &Tensor, tau: &Tensor) -> Result<Tensor
 }
 
 /// `aten::orgqr(Tensor self, Tensor input2) -> Tensor`
+///
+/// Refuses in a build without the feature `decompositions`.
 pub fn orgqr(self_: &Tensor, input2: &Tensor) -> Result<Tensor> {
+    if !cfg!(feature = "decompositions") {
+        return dispatch::left_out("orgqr", "decompositions");
+    }
     let word = state::word();
     if word & state::LAYERS != 0 {
         return dispatch::layers(Op::ORGQR, &[self_.into(), input2.into()]);
@@ -17734,6 +18269,8 @@ pub fn orgqr(self_: &Tensor, input2: &Tensor) -> Result<Tensor> {
 }
 
 /// `aten::ormqr(Tensor self, Tensor input2, Tensor input3, bool left=True, bool transpose=False) -> Tensor`
+///
+/// Refuses in a build without the feature `decompositions`.
 pub fn ormqr(
     self_: &Tensor,
     input2: &Tensor,
@@ -17741,6 +18278,9 @@ pub fn ormqr(
     left: bool,
     transpose: bool,
 ) -> Result<Tensor> {
+    if !cfg!(feature = "decompositions") {
+        return dispatch::left_out("ormqr", "decompositions");
+    }
     let word = state::word();
     if word & state::LAYERS != 0 {
         return dispatch::layers(
@@ -17771,12 +18311,17 @@ pub fn ormqr(
 }
 
 /// `aten::linalg_lstsq(Tensor self, Tensor b, float? rcond=None, *, str? driver=None) -> (Tensor solution, Tensor residuals, Tensor rank, Tensor singular_values)`
+///
+/// Refuses in a build without the feature `decompositions`.
 pub fn linalg_lstsq(
     self_: &Tensor,
     b: &Tensor,
     rcond: Option<f64>,
     driver: Option<&str>,
 ) -> Result<(Tensor, Tensor, Tensor, Tensor)> {
+    if !cfg!(feature = "decompositions") {
+        return dispatch::left_out("linalg_lstsq", "decompositions");
+    }
     let word = state::word();
     if word & state::LAYERS != 0 {
         return dispatch::layers(
@@ -17823,12 +18368,17 @@ pub fn linalg_lstsq(
 }
 
 /// `aten::linalg_pinv.atol_rtol_tensor(Tensor self, *, Tensor? atol=None, Tensor? rtol=None, bool hermitian=False) -> Tensor`
+///
+/// Refuses in a build without the feature `decompositions`.
 pub fn linalg_pinv_atol_rtol_tensor(
     self_: &Tensor,
     atol: Option<&Tensor>,
     rtol: Option<&Tensor>,
     hermitian: bool,
 ) -> Result<Tensor> {
+    if !cfg!(feature = "decompositions") {
+        return dispatch::left_out("linalg_pinv", "decompositions");
+    }
     let word = state::word();
     if word & state::LAYERS != 0 {
         return dispatch::layers(
@@ -17865,12 +18415,17 @@ pub fn linalg_pinv_atol_rtol_tensor(
 }
 
 /// `aten::linalg_pinv.atol_rtol_float(Tensor self, *, float? atol=None, float? rtol=None, bool hermitian=False) -> Tensor`
+///
+/// Refuses in a build without the feature `decompositions`.
 pub fn linalg_pinv_atol_rtol_float(
     self_: &Tensor,
     atol: Option<f64>,
     rtol: Option<f64>,
     hermitian: bool,
 ) -> Result<Tensor> {
+    if !cfg!(feature = "decompositions") {
+        return dispatch::left_out("linalg_pinv", "decompositions");
+    }
     let word = state::word();
     if word & state::LAYERS != 0 {
         return dispatch::layers(
@@ -17882,7 +18437,12 @@ pub fn linalg_pinv_atol_rtol_float(
 }
 
 /// `aten::linalg_pinv(Tensor self, float rcond, bool hermitian=False) -> Tensor`
+///
+/// Refuses in a build without the feature `decompositions`.
 pub fn linalg_pinv(self_: &Tensor, rcond: f64, hermitian: bool) -> Result<Tensor> {
+    if !cfg!(feature = "decompositions") {
+        return dispatch::left_out("linalg_pinv", "decompositions");
+    }
     let word = state::word();
     if word & state::LAYERS != 0 {
         return dispatch::layers(
@@ -17894,11 +18454,16 @@ pub fn linalg_pinv(self_: &Tensor, rcond: f64, hermitian: bool) -> Result<Tensor
 }
 
 /// `aten::linalg_pinv.rcond_tensor(Tensor self, Tensor rcond, bool hermitian=False) -> Tensor`
+///
+/// Refuses in a build without the feature `decompositions`.
 pub fn linalg_pinv_rcond_tensor(
     self_: &Tensor,
     rcond: &Tensor,
     hermitian: bool,
 ) -> Result<Tensor> {
+    if !cfg!(feature = "decompositions") {
+        return dispatch::left_out("linalg_pinv", "decompositions");
+    }
     let word = state::word();
     if word & state::LAYERS != 0 {
         return dispatch::layers(
@@ -17918,7 +18483,12 @@ pub fn linalg_pinv_rcond_tensor(
 }
 
 /// `aten::pinverse(Tensor self, float rcond=1.0000000000000001e-15) -> Tensor`
+///
+/// Refuses in a build without the feature `decompositions`.
 pub fn pinverse(self_: &Tensor, rcond: f64) -> Result<Tensor> {
+    if !cfg!(feature = "decompositions") {
+        return dispatch::left_out("pinverse", "decompositions");
+    }
     let word = state::word();
     if word & state::LAYERS != 0 {
         return dispatch::layers(Op::PINVERSE, &[self_.into(), rcond.into()]);
@@ -17927,12 +18497,17 @@ pub fn pinverse(self_: &Tensor, rcond: f64) -> Result<Tensor> {
 }
 
 /// `aten::linalg_matrix_rank.atol_rtol_tensor(Tensor input, *, Tensor? atol=None, Tensor? rtol=None, bool hermitian=False) -> Tensor`
+///
+/// Refuses in a build without the feature `decompositions`.
 pub fn linalg_matrix_rank_atol_rtol_tensor(
     input: &Tensor,
     atol: Option<&Tensor>,
     rtol: Option<&Tensor>,
     hermitian: bool,
 ) -> Result<Tensor> {
+    if !cfg!(feature = "decompositions") {
+        return dispatch::left_out("linalg_matrix_rank", "decompositions");
+    }
     let word = state::word();
     if word & state::LAYERS != 0 {
         return dispatch::layers(
@@ -17953,12 +18528,17 @@ pub fn linalg_matrix_rank_atol_rtol_tensor(
 }
 
 /// `aten::linalg_matrix_rank.atol_rtol_float(Tensor self, *, float? atol=None, float? rtol=None, bool hermitian=False) -> Tensor`
+///
+/// Refuses in a build without the feature `decompositions`.
 pub fn linalg_matrix_rank_atol_rtol_float(
     self_: &Tensor,
     atol: Option<f64>,
     rtol: Option<f64>,
     hermitian: bool,
 ) -> Result<Tensor> {
+    if !cfg!(feature = "decompositions") {
+        return dispatch::left_out("linalg_matrix_rank", "decompositions");
+    }
     let word = state::word();
     if word & state::LAYERS != 0 {
         return dispatch::layers(
@@ -17970,7 +18550,12 @@ pub fn linalg_matrix_rank_atol_rtol_float(
 }
 
 /// `aten::linalg_matrix_rank(Tensor self, float tol, bool hermitian=False) -> Tensor`
+///
+/// Refuses in a build without the feature `decompositions`.
 pub fn linalg_matrix_rank(self_: &Tensor, tol: f64, hermitian: bool) -> Result<Tensor> {
+    if !cfg!(feature = "decompositions") {
+        return dispatch::left_out("linalg_matrix_rank", "decompositions");
+    }
     let word = state::word();
     if word & state::LAYERS != 0 {
         return dispatch::layers(
@@ -17982,11 +18567,16 @@ pub fn linalg_matrix_rank(self_: &Tensor, tol: f64, hermitian: bool) -> Result<T
 }
 
 /// `aten::linalg_matrix_rank.tol_tensor(Tensor input, Tensor tol, bool hermitian=False) -> Tensor`
+///
+/// Refuses in a build without the feature `decompositions`.
 pub fn linalg_matrix_rank_tol_tensor(
     input: &Tensor,
     tol: &Tensor,
     hermitian: bool,
 ) -> Result<Tensor> {
+    if !cfg!(feature = "decompositions") {
+        return dispatch::left_out("linalg_matrix_rank", "decompositions");
+    }
     let word = state::word();
     if word & state::LAYERS != 0 {
         return dispatch::layers(
@@ -18006,7 +18596,12 @@ pub fn linalg_matrix_rank_tol_tensor(
 }
 
 /// `aten::linalg_cond(Tensor self, Scalar? p=None) -> Tensor`
+///
+/// Refuses in a build without the feature `decompositions`.
 pub fn linalg_cond(self_: &Tensor, p: Option<Scalar>) -> Result<Tensor> {
+    if !cfg!(feature = "decompositions") {
+        return dispatch::left_out("linalg_cond", "decompositions");
+    }
     let word = state::word();
     if word & state::LAYERS != 0 {
         return dispatch::layers(Op::LINALG_COND, &[self_.into(), p.into()]);
@@ -18015,7 +18610,12 @@ pub fn linalg_cond(self_: &Tensor, p: Option<Scalar>) -> Result<Tensor> {
 }
 
 /// `aten::linalg_cond.p_str(Tensor self, str p) -> Tensor`
+///
+/// Refuses in a build without the feature `decompositions`.
 pub fn linalg_cond_p_str(self_: &Tensor, p: &str) -> Result<Tensor> {
+    if !cfg!(feature = "decompositions") {
+        return dispatch::left_out("linalg_cond", "decompositions");
+    }
     let word = state::word();
     if word & state::LAYERS != 0 {
         return dispatch::layers(Op::LINALG_COND_P_STR, &[self_.into(), p.into()]);
@@ -18024,7 +18624,12 @@ pub fn linalg_cond_p_str(self_: &Tensor, p: &str) -> Result<Tensor> {
 }
 
 /// `aten::linalg_tensorinv(Tensor self, int ind=2) -> Tensor`
+///
+/// Refuses in a build without the feature `decompositions`.
 pub fn linalg_tensorinv(self_: &Tensor, ind: i64) -> Result<Tensor> {
+    if !cfg!(feature = "decompositions") {
+        return dispatch::left_out("linalg_tensorinv", "decompositions");
+    }
     let word = state::word();
     if word & state::LAYERS != 0 {
         return dispatch::layers(Op::LINALG_TENSORINV, &[self_.into(), ind.into()]);
@@ -18033,11 +18638,16 @@ pub fn linalg_tensorinv(self_: &Tensor, ind: i64) -> Result<Tensor> {
 }
 
 /// `aten::linalg_tensorsolve(Tensor self, Tensor other, int[]? dims=None) -> Tensor`
+///
+/// Refuses in a build without the feature `decompositions`.
 pub fn linalg_tensorsolve(
     self_: &Tensor,
     other: &Tensor,
     dims: Option<&[i64]>,
 ) -> Result<Tensor> {
+    if !cfg!(feature = "decompositions") {
+        return dispatch::left_out("linalg_tensorsolve", "decompositions");
+    }
     let word = state::word();
     if word & state::LAYERS != 0 {
         return dispatch::layers(
@@ -18333,7 +18943,7 @@ pub fn _linear_quantized(
     Ok(result)
 }
 
-/// The convolution of any number of spatial dimensions that the others are made of; `transposed` is its adjoint.
+/// The convolution over any number of spatial dimensions, on which the others are built; `transposed` computes its adjoint.
 ///
 /// `aten::convolution(Tensor input, Tensor weight, Tensor? bias, SymInt[] stride, SymInt[] padding, SymInt[] dilation, bool transposed, SymInt[] output_padding, SymInt groups) -> Tensor`
 pub fn convolution(
@@ -18412,7 +19022,7 @@ pub fn convolution(
     Ok(result)
 }
 
-/// The convolution of any number of spatial dimensions that the others are made of; `transposed` is its adjoint. `out=` form.
+/// The convolution over any number of spatial dimensions, on which the others are built; `transposed` computes its adjoint. `out=` form.
 ///
 /// `aten::convolution.out(Tensor input, Tensor weight, Tensor? bias, SymInt[] stride, SymInt[] padding, SymInt[] dilation, bool transposed, SymInt[] output_padding, SymInt groups, *, Tensor(a!) out) -> Tensor(a!)`
 pub fn convolution_out<'a>(
@@ -18731,7 +19341,7 @@ pub fn conv1d_padding(
     composite::conv1d_padding(input, weight, bias, stride, padding, dilation, groups)
 }
 
-/// The adjoint of `conv1d`, which enlarges; `output_padding` settles the length where a stride leaves it open.
+/// The transposed convolution, the adjoint of `conv1d`; `output_padding` selects the length if the stride leaves it ambiguous.
 ///
 /// `aten::conv_transpose1d(Tensor input, Tensor weight, Tensor? bias=None, SymInt[1] stride=1, SymInt[1] padding=0, SymInt[1] output_padding=0, SymInt groups=1, SymInt[1] dilation=1) -> Tensor`
 pub fn conv_transpose1d(
@@ -18893,7 +19503,7 @@ pub fn conv2d_padding(
     composite::conv2d_padding(input, weight, bias, stride, padding, dilation, groups)
 }
 
-/// The adjoint of `conv2d`, which enlarges; `output_padding` settles the size where a stride leaves it open.
+/// The transposed convolution, the adjoint of `conv2d`; `output_padding` selects the size if the stride leaves it ambiguous.
 ///
 /// `aten::conv_transpose2d.input(Tensor input, Tensor weight, Tensor? bias=None, SymInt[2] stride=1, SymInt[2] padding=0, SymInt[2] output_padding=0, SymInt groups=1, SymInt[2] dilation=1) -> Tensor`
 pub fn conv_transpose2d(
@@ -19046,7 +19656,7 @@ pub fn conv3d_padding(
     composite::conv3d_padding(input, weight, bias, stride, padding, dilation, groups)
 }
 
-/// The adjoint of `conv3d`, which enlarges; `output_padding` settles the size where a stride leaves it open.
+/// The transposed convolution, the adjoint of `conv3d`; `output_padding` selects the size if the stride leaves it ambiguous.
 ///
 /// `aten::conv_transpose3d.input(Tensor input, Tensor weight, Tensor? bias=None, SymInt[3] stride=1, SymInt[3] padding=0, SymInt[3] output_padding=0, SymInt groups=1, SymInt[3] dilation=1) -> Tensor`
 pub fn conv_transpose3d(
@@ -19247,7 +19857,7 @@ pub fn max_pool1d(
     composite::max_pool1d(self_, kernel_size, stride, padding, dilation, ceil_mode)
 }
 
-/// `max_pool1d` that also returns where the elements came from.
+/// `max_pool1d` that also returns the indices of the elements.
 ///
 /// `aten::max_pool1d_with_indices(Tensor self, int[1] kernel_size, int[1] stride=[], int[1] padding=[0], int[1] dilation=[1], bool ceil_mode=False) -> (Tensor, Tensor)`
 pub fn max_pool1d_with_indices(
@@ -19310,7 +19920,7 @@ pub fn max_pool2d(
     composite::max_pool2d(self_, kernel_size, stride, padding, dilation, ceil_mode)
 }
 
-/// `max_pool2d` that also returns where the elements came from.
+/// `max_pool2d` that also returns the indices of the elements.
 ///
 /// `aten::max_pool2d_with_indices(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, int[2] dilation=1, bool ceil_mode=False) -> (Tensor, Tensor)`
 pub fn max_pool2d_with_indices(
@@ -19475,7 +20085,7 @@ pub fn max_pool3d(
     composite::max_pool3d(self_, kernel_size, stride, padding, dilation, ceil_mode)
 }
 
-/// `max_pool3d` that also returns where the elements came from.
+/// `max_pool3d` that also returns the indices of the elements.
 ///
 /// `aten::max_pool3d_with_indices(Tensor self, int[3] kernel_size, int[3] stride=[], int[3] padding=0, int[3] dilation=1, bool ceil_mode=False) -> (Tensor, Tensor)`
 pub fn max_pool3d_with_indices(
@@ -19612,7 +20222,7 @@ pub fn max_pool3d_with_indices_backward(
     Ok(result)
 }
 
-/// Puts elements back to where `max_pool2d_with_indices` took them from; the rest is 0.
+/// Puts elements back where `max_pool2d_with_indices` took them from; the rest is 0.
 ///
 /// `aten::max_unpool2d(Tensor self, Tensor indices, SymInt[2] output_size) -> Tensor`
 pub fn max_unpool2d(
@@ -19643,7 +20253,7 @@ pub fn max_unpool2d(
     Ok(result)
 }
 
-/// Puts elements back to where `max_pool3d_with_indices` took them from; the rest is 0.
+/// Puts elements back where `max_pool3d_with_indices` took them from; the rest is 0.
 ///
 /// `aten::max_unpool3d(Tensor self, Tensor indices, SymInt[3] output_size, int[3] stride, int[3] padding) -> Tensor`
 pub fn max_unpool3d(
@@ -23020,7 +23630,7 @@ pub fn unsafe_view(self_: &Tensor, size: &[SymInt]) -> Result<Tensor> {
     Ok(result)
 }
 
-/// `split` whose results count as tensors of their own instead of views.
+/// `split` whose results are separate tensors instead of views.
 ///
 /// `aten::unsafe_split.Tensor(Tensor self, SymInt split_size, int dim=0) -> Tensor[]`
 pub fn unsafe_split(
@@ -23425,7 +24035,7 @@ pub fn chunk(self_: &Tensor, chunks: i64, dim: i64) -> Result<Vec<Tensor>> {
     composite::view::chunk(self_, chunks, dim)
 }
 
-/// `chunk` whose results count as tensors of their own instead of views.
+/// `chunk` whose results are separate tensors instead of views.
 ///
 /// `aten::unsafe_chunk(Tensor self, int chunks, int dim=0) -> Tensor[]`
 pub fn unsafe_chunk(self_: &Tensor, chunks: i64, dim: i64) -> Result<Vec<Tensor>> {
@@ -25619,7 +26229,7 @@ pub fn _assert_async_msg(self_: &Tensor, assert_msg: &str) -> Result<()> {
     below::_assert_async_msg(word, self_, assert_msg)
 }
 
-/// States that a size lies between `min` and `max`; anything else is an error.
+/// Asserts that a size is between `min` and `max`.
 ///
 /// `aten::sym_constrain_range(Scalar size, *, int? min=None, int? max=None) -> ()`
 pub fn sym_constrain_range(
@@ -25637,7 +26247,7 @@ pub fn sym_constrain_range(
     below::sym_constrain_range(word, size, min, max)
 }
 
-/// States that a number is a size between `min` and `max`; anything else is an error.
+/// Asserts that a number is a size between `min` and `max`.
 ///
 /// `aten::sym_constrain_range_for_size(Scalar size, *, int? min=None, int? max=None) -> ()`
 pub fn sym_constrain_range_for_size(
@@ -27652,7 +28262,7 @@ pub fn embedding_renorm_<'a>(
     Ok(self_)
 }
 
-/// Fills the diagonal with a number, in place. `wrap` begins it again below the square of a tall matrix.
+/// Fills the diagonal with a number, in place. `wrap` restarts it below the square part of a tall matrix.
 ///
 /// `aten::fill_diagonal_(Tensor(a!) self, Scalar fill_value, bool wrap=False) -> Tensor(a!)`
 pub fn fill_diagonal_<'a>(
@@ -27880,7 +28490,7 @@ pub fn block_diag(tensors: &[Tensor]) -> Result<Tensor> {
     composite::join::block_diag(tensors)
 }
 
-/// All combinations of one element of each vector, as rows.
+/// All combinations of one element from each vector, as rows.
 ///
 /// `aten::cartesian_prod(Tensor[] tensors) -> Tensor`
 pub fn cartesian_prod(tensors: &[Tensor]) -> Result<Tensor> {
@@ -27931,7 +28541,7 @@ pub fn repeat(self_: &Tensor, repeats: &[SymInt]) -> Result<Tensor> {
     Ok(result)
 }
 
-/// `repeat` whose missing counts on the left are 1.
+/// `repeat` with one count per dimension, the last dimension last; missing counts on the left are 1.
 ///
 /// `aten::tile(Tensor self, SymInt[] dims) -> Tensor`
 pub fn tile(self_: &Tensor, dims: &[SymInt]) -> Result<Tensor> {
@@ -28043,7 +28653,7 @@ pub fn rot90(self_: &Tensor, k: i64, dims: &[i64]) -> Result<Tensor> {
     composite::join::rot90(self_, k, dims)
 }
 
-/// Shifts elements along dimensions; those that fall off reappear at the other end.
+/// Shifts elements along dimensions; those shifted past one end reappear at the other.
 ///
 /// `aten::roll(Tensor self, SymInt[1] shifts, int[1] dims=[]) -> Tensor`
 pub fn roll(self_: &Tensor, shifts: &[SymInt], dims: &[i64]) -> Result<Tensor> {
@@ -28649,7 +29259,7 @@ pub fn replication_pad3d_backward(
     Ok(result)
 }
 
-/// Sorts along a dimension. Returns the elements and where they were; NaN counts as the largest.
+/// Sorts along a dimension. Returns the elements and their former indices; NaN counts as the largest.
 ///
 /// `aten::sort(Tensor self, int dim=-1, bool descending=False) -> (Tensor values, Tensor indices)`
 pub fn sort(self_: &Tensor, dim: i64, descending: bool) -> Result<(Tensor, Tensor)> {
@@ -28674,7 +29284,7 @@ pub fn sort(self_: &Tensor, dim: i64, descending: bool) -> Result<(Tensor, Tenso
     Ok((values, indices))
 }
 
-/// Sorts along a dimension. Returns the elements and where they were; NaN counts as the largest. `out=` form.
+/// Sorts along a dimension. Returns the elements and their former indices; NaN counts as the largest. `out=` form.
 ///
 /// `aten::sort.values(Tensor self, int dim=-1, bool descending=False, *, Tensor(a!) values, Tensor(b!) indices) -> (Tensor(a!) values, Tensor(b!) indices)`
 pub fn sort_out<'a>(
@@ -29141,7 +29751,7 @@ pub fn unique2(
     Ok((result0, result1, result2))
 }
 
-/// The elements without repetitions in a row, and, if asked for, where each went and how often each occurred.
+/// The elements with consecutive repetitions removed, and, on request, the position of each input element in the result and the counts.
 ///
 /// `aten::unique_consecutive(Tensor self, bool return_inverse=False, bool return_counts=False, int? dim=None) -> (Tensor, Tensor, Tensor)`
 pub fn unique_consecutive(
@@ -29179,7 +29789,7 @@ pub fn unique_consecutive(
     Ok((result0, result1, result2))
 }
 
-/// The distinct slices along a dimension, and, if asked for, where each went and how often each occurred.
+/// The distinct slices along a dimension, and, on request, the position of each input slice in the result and the counts.
 ///
 /// `aten::unique_dim(Tensor self, int dim, bool sorted=True, bool return_inverse=False, bool return_counts=False) -> (Tensor, Tensor, Tensor)`
 pub fn unique_dim(
@@ -31478,7 +32088,7 @@ pub fn lcm(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
     below::lcm(word, self_, other)
 }
 
-/// The float next to `self` on the way to `other`.
+/// The next float after `self` in the direction of `other`.
 ///
 /// `aten::nextafter(Tensor self, Tensor other) -> Tensor`
 pub fn nextafter(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
@@ -31536,7 +32146,7 @@ pub fn frexp(self_: &Tensor) -> Result<(Tensor, Tensor)> {
     Ok((mantissa, exponent))
 }
 
-/// Counts, or sums of weights, between edges that do not fall, and the edges. With `density` the histogram integrates to 1.
+/// Counts, or sums of weights, between non-decreasing edges, and the edges. With `density` the histogram integrates to 1.
 ///
 /// `aten::histogram.bins_tensor(Tensor self, Tensor bins, *, Tensor? weight=None, bool density=False) -> (Tensor hist, Tensor bin_edges)`
 pub fn histogram_bins(
@@ -31564,7 +32174,7 @@ pub fn histogram_bins(
     composite::histogram::histogram_bins(self_, bins, weight, density)
 }
 
-/// Counts, or sums of weights, in `bins` bins of one width, and their edges; over the range of the elements unless `range` says otherwise.
+/// Counts, or sums of weights, in `bins` bins of equal width, and their edges; over the range of the elements unless `range` says otherwise.
 ///
 /// `aten::histogram.bin_ct(Tensor self, int bins=100, *, float[]? range=None, Tensor? weight=None, bool density=False) -> (Tensor hist, Tensor bin_edges)`
 pub fn histogram(
@@ -31897,7 +32507,7 @@ pub fn _ctc_loss_backward(
     Ok(result)
 }
 
-/// Sequences of several lengths in one tensor, short ones filled up with `padding_value`.
+/// Sequences of different lengths in one tensor, padded with `padding_value`.
 ///
 /// `aten::pad_sequence(Tensor[] sequences, bool batch_first=False, float padding_value=0.0, str padding_side="right") -> Tensor`
 pub fn pad_sequence(
@@ -31994,7 +32604,7 @@ pub fn _upsample_lanczos2d_aa(
     )
 }
 
-/// The same memory as elements of another dtype; the last dimension grows or shrinks with their size. Nothing flows through it.
+/// The same memory as elements of another dtype; the last dimension grows or shrinks with their size. It has no gradient.
 ///
 /// `aten::view.dtype(Tensor(a) self, ScalarType dtype) -> Tensor(a)`
 pub fn view_dtype(self_: &Tensor, dtype: DType) -> Result<Tensor> {
@@ -32005,7 +32615,7 @@ pub fn view_dtype(self_: &Tensor, dtype: DType) -> Result<Tensor> {
     below::view_dtype(word, self_, dtype)
 }
 
-/// `split_with_sizes` whose results count as tensors of their own instead of views.
+/// `split_with_sizes` whose results are separate tensors instead of views.
 ///
 /// `aten::unsafe_split_with_sizes(Tensor self, SymInt[] split_sizes, int dim=0) -> Tensor[]`
 pub fn unsafe_split_with_sizes(
@@ -32062,7 +32672,7 @@ pub fn squeeze_dims_<'a>(self_: &'a Tensor, dim: &[i64]) -> Result<&'a Tensor> {
     Ok(self_)
 }
 
-/// Gives a tensor any sizes, strides and offset over its memory, in place.
+/// Gives a tensor new sizes, strides and offset over its memory, in place.
 ///
 /// `aten::as_strided_(Tensor(a!) self, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) -> Tensor(a!)`
 pub fn as_strided_<'a>(
@@ -32134,7 +32744,7 @@ pub fn swapdims_<'a>(self_: &'a Tensor, dim0: i64, dim1: i64) -> Result<&'a Tens
     Ok(self_)
 }
 
-/// Gives a tensor another size, in place; its memory is replaced by larger if it is too small, and elements keep their places in it.
+/// Gives a tensor another size, in place; its memory is replaced by a larger one if it is too small, and elements keep their positions in it.
 ///
 /// `aten::resize_(Tensor(a!) self, SymInt[] size, *, MemoryFormat? memory_format=None) -> Tensor(a!)`
 pub fn resize_<'a>(
@@ -32192,7 +32802,7 @@ pub fn resize_as_<'a>(
     Ok(self_)
 }
 
-/// Makes a tensor show the memory of another, in place.
+/// Makes a tensor use the memory of another, in place.
 ///
 /// `aten::set_.source_Tensor(Tensor(a!) self, Tensor source) -> Tensor(a!)`
 pub fn set_source_<'a>(self_: &'a Tensor, source: &Tensor) -> Result<&'a Tensor> {
@@ -32214,7 +32824,7 @@ pub fn set_source_<'a>(self_: &'a Tensor, source: &Tensor) -> Result<&'a Tensor>
     Ok(self_)
 }
 
-/// Makes a tensor show a region of the memory of another, in place.
+/// Makes a tensor use a region of the memory of another, in place.
 ///
 /// `aten::set_.source_Tensor_storage_offset(Tensor(a!) self, Tensor source, SymInt storage_offset, SymInt[] size, SymInt[] stride=[]) -> Tensor(a!)`
 pub fn set_source_region_<'a>(
@@ -32290,7 +32900,7 @@ pub fn set_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
     Ok(self_)
 }
 
-/// Poisson numbers, one for each rate.
+/// Random numbers of Poisson distributions, one for each rate.
 ///
 /// `aten::poisson(Tensor self, Generator? generator=None) -> Tensor`
 pub fn poisson(self_: &Tensor) -> Result<Tensor> {
@@ -32312,7 +32922,7 @@ pub fn poisson(self_: &Tensor) -> Result<Tensor> {
     Ok(result)
 }
 
-/// How many of `count` trials succeed with probability `prob`, drawn for each pair.
+/// Random numbers of binomial distributions: the successes of `count` trials with probability `prob`.
 ///
 /// `aten::binomial(Tensor count, Tensor prob, Generator? generator=None) -> Tensor`
 pub fn binomial(count: &Tensor, prob: &Tensor) -> Result<Tensor> {
@@ -32375,7 +32985,7 @@ pub fn _standard_gamma_grad(self_: &Tensor, output: &Tensor) -> Result<Tensor> {
     Ok(result)
 }
 
-/// Powers of the elements of a vector, one row each, falling unless `increasing`.
+/// Powers of the elements of a vector, one row each, in descending order unless `increasing`.
 ///
 /// `aten::vander(Tensor x, int? N=None, bool increasing=False) -> Tensor`
 pub fn vander(x: &Tensor, N: Option<i64>, increasing: bool) -> Result<Tensor> {
@@ -32389,7 +32999,12 @@ pub fn vander(x: &Tensor, N: Option<i64>, increasing: bool) -> Result<Tensor> {
 /// The square root of Hermitian matrices, whose negative eigenvalues count as zero; the lower triangle is read.
 ///
 /// `aten::linalg_matrix_sqrth(Tensor self) -> Tensor`
+///
+/// Refuses in a build without the feature `decompositions`.
 pub fn linalg_matrix_sqrth(self_: &Tensor) -> Result<Tensor> {
+    if !cfg!(feature = "decompositions") {
+        return dispatch::left_out("linalg_matrix_sqrth", "decompositions");
+    }
     let word = state::word();
     if word & state::LAYERS != 0 {
         return dispatch::layers(Op::LINALG_MATRIX_SQRTH, &[self_.into()]);
@@ -32417,7 +33032,12 @@ pub fn linalg_matrix_sqrth(self_: &Tensor) -> Result<Tensor> {
 /// The polar decomposition: a matrix with orthonormal columns and a positive Hermitian one whose product is `A`.
 ///
 /// `aten::linalg_polar(Tensor A) -> (Tensor U, Tensor H)`
+///
+/// Refuses in a build without the feature `decompositions`.
 pub fn linalg_polar(A: &Tensor) -> Result<(Tensor, Tensor)> {
+    if !cfg!(feature = "decompositions") {
+        return dispatch::left_out("linalg_polar", "decompositions");
+    }
     let word = state::word();
     if word & state::LAYERS != 0 {
         return dispatch::layers(Op::LINALG_POLAR, &[A.into()]);

@@ -3331,7 +3331,7 @@ impl Tensor {
     ) -> Result<&Tensor> {
         ops::nan_to_num_(self, nan.into(), posinf.into(), neginf.into())
     }
-    /// Returns the tensor unchanged; bools are refused.
+    /// Returns the tensor unchanged; bools are an error.
     ///
     /// `aten::positive(Tensor(a) self) -> Tensor(a)`
     ///
@@ -3343,7 +3343,7 @@ impl Tensor {
     pub fn positive(&self) -> Tensor {
         expect_ok(self.try_positive())
     }
-    /// Returns the tensor unchanged; bools are refused.
+    /// Returns the tensor unchanged; bools are an error.
     ///
     /// `aten::positive(Tensor(a) self) -> Tensor(a)`
     #[inline]
@@ -3919,6 +3919,8 @@ impl Tensor {
     ///
     /// `aten::i0(Tensor self) -> Tensor`
     ///
+    /// Refuses in a build without the feature `special`.
+    ///
     /// # Panics
     /// If [`Tensor::try_i0`] returns an error.
     #[must_use]
@@ -3930,6 +3932,8 @@ impl Tensor {
     /// The modified Bessel function of the first kind, order zero.
     ///
     /// `aten::i0(Tensor self) -> Tensor`
+    ///
+    /// Refuses in a build without the feature `special`.
     #[inline]
     pub fn try_i0(&self) -> Result<Tensor> {
         ops::i0(self)
@@ -3937,6 +3941,8 @@ impl Tensor {
     /// The modified Bessel function of the first kind, order zero. In-place form.
     ///
     /// `aten::i0_(Tensor(a!) self) -> Tensor(a!)`
+    ///
+    /// Refuses in a build without the feature `special`.
     ///
     /// # Panics
     /// If [`Tensor::try_i0_`] returns an error.
@@ -3948,13 +3954,17 @@ impl Tensor {
     /// The modified Bessel function of the first kind, order zero. In-place form.
     ///
     /// `aten::i0_(Tensor(a!) self) -> Tensor(a!)`
+    ///
+    /// Refuses in a build without the feature `special`.
     #[inline]
     pub fn try_i0_(&self) -> Result<&Tensor> {
         ops::i0_(self)
     }
-    /// The regularised lower incomplete gamma function of order `self`.
+    /// The regularized lower incomplete gamma function of order `self`.
     ///
     /// `aten::igamma(Tensor self, Tensor other) -> Tensor`
+    ///
+    /// Refuses in a build without the feature `special`.
     ///
     /// # Panics
     /// If [`Tensor::try_igamma`] returns an error.
@@ -3964,16 +3974,20 @@ impl Tensor {
     pub fn igamma(&self, other: &Tensor) -> Tensor {
         expect_ok(self.try_igamma(other))
     }
-    /// The regularised lower incomplete gamma function of order `self`.
+    /// The regularized lower incomplete gamma function of order `self`.
     ///
     /// `aten::igamma(Tensor self, Tensor other) -> Tensor`
+    ///
+    /// Refuses in a build without the feature `special`.
     #[inline]
     pub fn try_igamma(&self, other: &Tensor) -> Result<Tensor> {
         ops::igamma(self, other)
     }
-    /// The regularised lower incomplete gamma function of order `self`. In-place form.
+    /// The regularized lower incomplete gamma function of order `self`. In-place form.
     ///
     /// `aten::igamma_(Tensor(a!) self, Tensor other) -> Tensor(a!)`
+    ///
+    /// Refuses in a build without the feature `special`.
     ///
     /// # Panics
     /// If [`Tensor::try_igamma_`] returns an error.
@@ -3982,16 +3996,20 @@ impl Tensor {
     pub fn igamma_(&self, other: &Tensor) -> &Tensor {
         expect_ok(self.try_igamma_(other))
     }
-    /// The regularised lower incomplete gamma function of order `self`. In-place form.
+    /// The regularized lower incomplete gamma function of order `self`. In-place form.
     ///
     /// `aten::igamma_(Tensor(a!) self, Tensor other) -> Tensor(a!)`
+    ///
+    /// Refuses in a build without the feature `special`.
     #[inline]
     pub fn try_igamma_(&self, other: &Tensor) -> Result<&Tensor> {
         ops::igamma_(self, other)
     }
-    /// The regularised upper incomplete gamma function of order `self`.
+    /// The regularized upper incomplete gamma function of order `self`.
     ///
     /// `aten::igammac(Tensor self, Tensor other) -> Tensor`
+    ///
+    /// Refuses in a build without the feature `special`.
     ///
     /// # Panics
     /// If [`Tensor::try_igammac`] returns an error.
@@ -4001,16 +4019,20 @@ impl Tensor {
     pub fn igammac(&self, other: &Tensor) -> Tensor {
         expect_ok(self.try_igammac(other))
     }
-    /// The regularised upper incomplete gamma function of order `self`.
+    /// The regularized upper incomplete gamma function of order `self`.
     ///
     /// `aten::igammac(Tensor self, Tensor other) -> Tensor`
+    ///
+    /// Refuses in a build without the feature `special`.
     #[inline]
     pub fn try_igammac(&self, other: &Tensor) -> Result<Tensor> {
         ops::igammac(self, other)
     }
-    /// The regularised upper incomplete gamma function of order `self`. In-place form.
+    /// The regularized upper incomplete gamma function of order `self`. In-place form.
     ///
     /// `aten::igammac_(Tensor(a!) self, Tensor other) -> Tensor(a!)`
+    ///
+    /// Refuses in a build without the feature `special`.
     ///
     /// # Panics
     /// If [`Tensor::try_igammac_`] returns an error.
@@ -4019,9 +4041,11 @@ impl Tensor {
     pub fn igammac_(&self, other: &Tensor) -> &Tensor {
         expect_ok(self.try_igammac_(other))
     }
-    /// The regularised upper incomplete gamma function of order `self`. In-place form.
+    /// The regularized upper incomplete gamma function of order `self`. In-place form.
     ///
     /// `aten::igammac_(Tensor(a!) self, Tensor other) -> Tensor(a!)`
+    ///
+    /// Refuses in a build without the feature `special`.
     #[inline]
     pub fn try_igammac_(&self, other: &Tensor) -> Result<&Tensor> {
         ops::igammac_(self, other)
@@ -5473,7 +5497,7 @@ impl Tensor {
     ) -> Result<&Tensor> {
         ops::clamp_(self, min.into_optional_scalar(), max.into_optional_scalar())
     }
-    /// Limits every element to a range of its own; `None` leaves that side open.
+    /// Limits every element to its own range; `None` leaves that side open.
     ///
     /// `aten::clamp.Tensor(Tensor self, Tensor? min=None, Tensor? max=None) -> Tensor`
     ///
@@ -5485,7 +5509,7 @@ impl Tensor {
     pub fn clamp_tensor(&self, min: Option<&Tensor>, max: Option<&Tensor>) -> Tensor {
         expect_ok(self.try_clamp_tensor(min, max))
     }
-    /// Limits every element to a range of its own; `None` leaves that side open.
+    /// Limits every element to its own range; `None` leaves that side open.
     ///
     /// `aten::clamp.Tensor(Tensor self, Tensor? min=None, Tensor? max=None) -> Tensor`
     #[inline]
@@ -5496,7 +5520,7 @@ impl Tensor {
     ) -> Result<Tensor> {
         ops::clamp_tensor(self, min, max)
     }
-    /// Limits every element to a range of its own; `None` leaves that side open. In-place form.
+    /// Limits every element to its own range; `None` leaves that side open. In-place form.
     ///
     /// `aten::clamp_.Tensor(Tensor(a!) self, Tensor? min=None, Tensor? max=None) -> Tensor(a!)`
     ///
@@ -5507,7 +5531,7 @@ impl Tensor {
     pub fn clamp_tensor_(&self, min: Option<&Tensor>, max: Option<&Tensor>) -> &Tensor {
         expect_ok(self.try_clamp_tensor_(min, max))
     }
-    /// Limits every element to a range of its own; `None` leaves that side open. In-place form.
+    /// Limits every element to its own range; `None` leaves that side open. In-place form.
     ///
     /// `aten::clamp_.Tensor(Tensor(a!) self, Tensor? min=None, Tensor? max=None) -> Tensor(a!)`
     #[inline]
@@ -5592,7 +5616,7 @@ impl Tensor {
     pub fn try_clamp_max_(&self, max: impl Into<Scalar>) -> Result<&Tensor> {
         ops::clamp_max_(self, max.into())
     }
-    /// Replaces elements below the element of `min` with it.
+    /// Replaces elements that are below the corresponding element of `min` with it.
     ///
     /// `aten::clamp_min.Tensor(Tensor self, Tensor min) -> Tensor`
     ///
@@ -5604,7 +5628,7 @@ impl Tensor {
     pub fn clamp_min_tensor<'o>(&self, min: impl Into<Operand<'o>>) -> Tensor {
         expect_ok(self.try_clamp_min_tensor(min))
     }
-    /// Replaces elements below the element of `min` with it.
+    /// Replaces elements that are below the corresponding element of `min` with it.
     ///
     /// `aten::clamp_min.Tensor(Tensor self, Tensor min) -> Tensor`
     #[inline]
@@ -5617,7 +5641,7 @@ impl Tensor {
             Operand::Scalar(min) => ops::clamp_min(self, min),
         }
     }
-    /// Replaces elements below the element of `min` with it. In-place form.
+    /// Replaces elements that are below the corresponding element of `min` with it. In-place form.
     ///
     /// `aten::clamp_min_.Tensor(Tensor(a!) self, Tensor min) -> Tensor(a!)`
     ///
@@ -5628,7 +5652,7 @@ impl Tensor {
     pub fn clamp_min_tensor_<'o>(&self, min: impl Into<Operand<'o>>) -> &Tensor {
         expect_ok(self.try_clamp_min_tensor_(min))
     }
-    /// Replaces elements below the element of `min` with it. In-place form.
+    /// Replaces elements that are below the corresponding element of `min` with it. In-place form.
     ///
     /// `aten::clamp_min_.Tensor(Tensor(a!) self, Tensor min) -> Tensor(a!)`
     #[inline]
@@ -5641,7 +5665,7 @@ impl Tensor {
             Operand::Scalar(min) => ops::clamp_min_(self, min),
         }
     }
-    /// Replaces elements above the element of `max` with it.
+    /// Replaces elements that are above the corresponding element of `max` with it.
     ///
     /// `aten::clamp_max.Tensor(Tensor self, Tensor max) -> Tensor`
     ///
@@ -5653,7 +5677,7 @@ impl Tensor {
     pub fn clamp_max_tensor<'o>(&self, max: impl Into<Operand<'o>>) -> Tensor {
         expect_ok(self.try_clamp_max_tensor(max))
     }
-    /// Replaces elements above the element of `max` with it.
+    /// Replaces elements that are above the corresponding element of `max` with it.
     ///
     /// `aten::clamp_max.Tensor(Tensor self, Tensor max) -> Tensor`
     #[inline]
@@ -5666,7 +5690,7 @@ impl Tensor {
             Operand::Scalar(max) => ops::clamp_max(self, max),
         }
     }
-    /// Replaces elements above the element of `max` with it. In-place form.
+    /// Replaces elements that are above the corresponding element of `max` with it. In-place form.
     ///
     /// `aten::clamp_max_.Tensor(Tensor(a!) self, Tensor max) -> Tensor(a!)`
     ///
@@ -5677,7 +5701,7 @@ impl Tensor {
     pub fn clamp_max_tensor_<'o>(&self, max: impl Into<Operand<'o>>) -> &Tensor {
         expect_ok(self.try_clamp_max_tensor_(max))
     }
-    /// Replaces elements above the element of `max` with it. In-place form.
+    /// Replaces elements that are above the corresponding element of `max` with it. In-place form.
     ///
     /// `aten::clamp_max_.Tensor(Tensor(a!) self, Tensor max) -> Tensor(a!)`
     #[inline]
@@ -6196,7 +6220,7 @@ impl Tensor {
     pub fn try_hardswish_(&self) -> Result<&Tensor> {
         ops::hardswish_(self)
     }
-    /// Multiplies every element by the standard normal distribution function at it. `approximate` is `"none"` or `"tanh"`, the faster approximation.
+    /// Gaussian error linear unit: `x` times the standard normal distribution function at `x`. `approximate` is `"none"` or `"tanh"`, the faster approximation.
     ///
     /// `aten::gelu(Tensor self, *, str approximate='none') -> Tensor`
     ///
@@ -6208,14 +6232,14 @@ impl Tensor {
     pub fn gelu(&self) -> Tensor {
         expect_ok(self.try_gelu())
     }
-    /// Multiplies every element by the standard normal distribution function at it. `approximate` is `"none"` or `"tanh"`, the faster approximation.
+    /// Gaussian error linear unit: `x` times the standard normal distribution function at `x`. `approximate` is `"none"` or `"tanh"`, the faster approximation.
     ///
     /// `aten::gelu(Tensor self, *, str approximate='none') -> Tensor`
     #[inline]
     pub fn try_gelu(&self) -> Result<Tensor> {
         ops::gelu(self, "none")
     }
-    /// Multiplies every element by the standard normal distribution function at it. `approximate` is `"none"` or `"tanh"`, the faster approximation. In-place form.
+    /// Gaussian error linear unit: `x` times the standard normal distribution function at `x`. `approximate` is `"none"` or `"tanh"`, the faster approximation. In-place form.
     ///
     /// `aten::gelu_(Tensor(a!) self, *, str approximate='none') -> Tensor(a!)`
     ///
@@ -6226,7 +6250,7 @@ impl Tensor {
     pub fn gelu_(&self) -> &Tensor {
         expect_ok(self.try_gelu_())
     }
-    /// Multiplies every element by the standard normal distribution function at it. `approximate` is `"none"` or `"tanh"`, the faster approximation. In-place form.
+    /// Gaussian error linear unit: `x` times the standard normal distribution function at `x`. `approximate` is `"none"` or `"tanh"`, the faster approximation. In-place form.
     ///
     /// `aten::gelu_(Tensor(a!) self, *, str approximate='none') -> Tensor(a!)`
     #[inline]
@@ -7802,7 +7826,7 @@ impl Tensor {
     pub fn try_trace(&self) -> Result<Tensor> {
         ops::trace(self)
     }
-    /// A histogram with `bins` bins of equal width from `min` to `max`; from the smallest to the largest element if both are 0.
+    /// A histogram with `bins` bins of equal width from `min` to `max`, or from the smallest to the largest element if both are 0.
     ///
     /// `aten::histc(Tensor self, int bins=100, Scalar min=0, Scalar max=0) -> Tensor`
     ///
@@ -7819,7 +7843,7 @@ impl Tensor {
     ) -> Tensor {
         expect_ok(self.try_histc(bins, min, max))
     }
-    /// A histogram with `bins` bins of equal width from `min` to `max`; from the smallest to the largest element if both are 0.
+    /// A histogram with `bins` bins of equal width from `min` to `max`, or from the smallest to the largest element if both are 0.
     ///
     /// `aten::histc(Tensor self, int bins=100, Scalar min=0, Scalar max=0) -> Tensor`
     #[inline]
@@ -8098,7 +8122,7 @@ impl Tensor {
     pub fn try_corrcoef(&self) -> Result<Tensor> {
         ops::corrcoef(self)
     }
-    /// Sums until the tensor has a shape that broadcasts to its own; undoes broadcasting.
+    /// Sums the tensor to a shape that broadcasts to its own; undoes broadcasting.
     ///
     /// `aten::sum_to_size(Tensor self, SymInt[] size) -> Tensor`
     ///
@@ -8110,7 +8134,7 @@ impl Tensor {
     pub fn sum_to_size(&self, size: impl IntoSizes) -> Tensor {
         expect_ok(self.try_sum_to_size(size))
     }
-    /// Sums until the tensor has a shape that broadcasts to its own; undoes broadcasting.
+    /// Sums the tensor to a shape that broadcasts to its own; undoes broadcasting.
     ///
     /// `aten::sum_to_size(Tensor self, SymInt[] size) -> Tensor`
     #[inline]
@@ -8653,6 +8677,8 @@ impl Tensor {
     }
     /// `aten::_fft_c2c(Tensor self, SymInt[] dim, int normalization, bool forward) -> Tensor`
     ///
+    /// Refuses in a build without the feature `fft`.
+    ///
     /// # Panics
     /// If [`Tensor::try_fft_c2c`] returns an error.
     #[must_use]
@@ -8667,6 +8693,8 @@ impl Tensor {
         expect_ok(self.try_fft_c2c(dim, normalization, forward))
     }
     /// `aten::_fft_c2c(Tensor self, SymInt[] dim, int normalization, bool forward) -> Tensor`
+    ///
+    /// Refuses in a build without the feature `fft`.
     #[inline]
     pub fn try_fft_c2c(
         &self,
@@ -8677,6 +8705,8 @@ impl Tensor {
         ops::fft_c2c(self, &dim.into_sizes(), normalization, forward)
     }
     /// `aten::_fft_r2c(Tensor self, int[] dim, int normalization, bool onesided) -> Tensor`
+    ///
+    /// Refuses in a build without the feature `fft`.
     ///
     /// # Panics
     /// If [`Tensor::try_fft_r2c`] returns an error.
@@ -8692,6 +8722,8 @@ impl Tensor {
         expect_ok(self.try_fft_r2c(dim, normalization, onesided))
     }
     /// `aten::_fft_r2c(Tensor self, int[] dim, int normalization, bool onesided) -> Tensor`
+    ///
+    /// Refuses in a build without the feature `fft`.
     #[inline]
     pub fn try_fft_r2c(
         &self,
@@ -8702,6 +8734,8 @@ impl Tensor {
         ops::fft_r2c(self, &dim.into_dims(), normalization, onesided)
     }
     /// `aten::_fft_c2r(Tensor self, int[] dim, int normalization, SymInt last_dim_size) -> Tensor`
+    ///
+    /// Refuses in a build without the feature `fft`.
     ///
     /// # Panics
     /// If [`Tensor::try_fft_c2r`] returns an error.
@@ -8717,6 +8751,8 @@ impl Tensor {
         expect_ok(self.try_fft_c2r(dim, normalization, last_dim_size))
     }
     /// `aten::_fft_c2r(Tensor self, int[] dim, int normalization, SymInt last_dim_size) -> Tensor`
+    ///
+    /// Refuses in a build without the feature `fft`.
     #[inline]
     pub fn try_fft_c2r(
         &self,
@@ -8729,6 +8765,8 @@ impl Tensor {
     /// The short-time Fourier transform of a signal, in frames of `n_fft` samples that are `hop_length` apart, each times `window`.
     ///
     /// `aten::stft(Tensor self, int n_fft, int? hop_length=None, int? win_length=None, Tensor? window=None, bool normalized=False, bool? onesided=None, bool? return_complex=None, bool? align_to_window=None) -> Tensor`
+    ///
+    /// Refuses in a build without the feature `fft`.
     ///
     /// # Panics
     /// If [`Tensor::try_stft`] returns an error.
@@ -8763,6 +8801,8 @@ impl Tensor {
     /// The short-time Fourier transform of a signal, in frames of `n_fft` samples that are `hop_length` apart, each times `window`.
     ///
     /// `aten::stft(Tensor self, int n_fft, int? hop_length=None, int? win_length=None, Tensor? window=None, bool normalized=False, bool? onesided=None, bool? return_complex=None, bool? align_to_window=None) -> Tensor`
+    ///
+    /// Refuses in a build without the feature `fft`.
     #[inline]
     pub fn try_stft(
         &self,
@@ -8790,6 +8830,8 @@ impl Tensor {
     /// The short-time Fourier transform of a signal that is padded so that frames are centered.
     ///
     /// `aten::stft.center(Tensor self, int n_fft, int? hop_length=None, int? win_length=None, Tensor? window=None, bool center=True, str pad_mode="reflect", bool normalized=False, bool? onesided=None, bool? return_complex=None, bool? align_to_window=None) -> Tensor`
+    ///
+    /// Refuses in a build without the feature `fft`.
     ///
     /// # Panics
     /// If [`Tensor::try_stft_center`] returns an error.
@@ -8828,6 +8870,8 @@ impl Tensor {
     /// The short-time Fourier transform of a signal that is padded so that frames are centered.
     ///
     /// `aten::stft.center(Tensor self, int n_fft, int? hop_length=None, int? win_length=None, Tensor? window=None, bool center=True, str pad_mode="reflect", bool normalized=False, bool? onesided=None, bool? return_complex=None, bool? align_to_window=None) -> Tensor`
+    ///
+    /// Refuses in a build without the feature `fft`.
     #[inline]
     pub fn try_stft_center(
         &self,
@@ -8856,9 +8900,11 @@ impl Tensor {
             align_to_window,
         )
     }
-    /// The signal of a short-time Fourier transform, by overlapping and adding.
+    /// The inverse of the short-time Fourier transform, by overlapping and adding.
     ///
     /// `aten::istft(Tensor self, int n_fft, int? hop_length=None, int? win_length=None, Tensor? window=None, bool center=True, bool normalized=False, bool? onesided=None, int? length=None, bool return_complex=False) -> Tensor`
+    ///
+    /// Refuses in a build without the feature `fft`.
     ///
     /// # Panics
     /// If [`Tensor::try_istft`] returns an error.
@@ -8892,9 +8938,11 @@ impl Tensor {
                 ),
         )
     }
-    /// The signal of a short-time Fourier transform, by overlapping and adding.
+    /// The inverse of the short-time Fourier transform, by overlapping and adding.
     ///
     /// `aten::istft(Tensor self, int n_fft, int? hop_length=None, int? win_length=None, Tensor? window=None, bool center=True, bool normalized=False, bool? onesided=None, int? length=None, bool return_complex=False) -> Tensor`
+    ///
+    /// Refuses in a build without the feature `fft`.
     #[inline]
     pub fn try_istft(
         &self,
@@ -8925,6 +8973,8 @@ impl Tensor {
     ///
     /// `aten::inverse(Tensor self) -> Tensor`
     ///
+    /// Refuses in a build without the feature `decompositions`.
+    ///
     /// # Panics
     /// If [`Tensor::try_inverse`] returns an error.
     #[must_use]
@@ -8936,6 +8986,8 @@ impl Tensor {
     /// Alias of `linalg_inv`.
     ///
     /// `aten::inverse(Tensor self) -> Tensor`
+    ///
+    /// Refuses in a build without the feature `decompositions`.
     #[inline]
     pub fn try_inverse(&self) -> Result<Tensor> {
         ops::inverse(self)
@@ -8943,6 +8995,8 @@ impl Tensor {
     /// Alias of `linalg_det`.
     ///
     /// `aten::det(Tensor self) -> Tensor`
+    ///
+    /// Refuses in a build without the feature `decompositions`.
     ///
     /// # Panics
     /// If [`Tensor::try_det`] returns an error.
@@ -8955,6 +9009,8 @@ impl Tensor {
     /// Alias of `linalg_det`.
     ///
     /// `aten::det(Tensor self) -> Tensor`
+    ///
+    /// Refuses in a build without the feature `decompositions`.
     #[inline]
     pub fn try_det(&self) -> Result<Tensor> {
         ops::det(self)
@@ -8962,6 +9018,8 @@ impl Tensor {
     /// Alias of `linalg_slogdet`.
     ///
     /// `aten::slogdet(Tensor self) -> (Tensor sign, Tensor logabsdet)`
+    ///
+    /// Refuses in a build without the feature `decompositions`.
     ///
     /// # Panics
     /// If [`Tensor::try_slogdet`] returns an error.
@@ -8974,6 +9032,8 @@ impl Tensor {
     /// Alias of `linalg_slogdet`.
     ///
     /// `aten::slogdet(Tensor self) -> (Tensor sign, Tensor logabsdet)`
+    ///
+    /// Refuses in a build without the feature `decompositions`.
     #[inline]
     pub fn try_slogdet(&self) -> Result<(Tensor, Tensor)> {
         ops::slogdet(self)
@@ -8981,6 +9041,8 @@ impl Tensor {
     /// The logarithm of the determinant; NaN if that is negative.
     ///
     /// `aten::logdet(Tensor self) -> Tensor`
+    ///
+    /// Refuses in a build without the feature `decompositions`.
     ///
     /// # Panics
     /// If [`Tensor::try_logdet`] returns an error.
@@ -8993,6 +9055,8 @@ impl Tensor {
     /// The logarithm of the determinant; NaN if that is negative.
     ///
     /// `aten::logdet(Tensor self) -> Tensor`
+    ///
+    /// Refuses in a build without the feature `decompositions`.
     #[inline]
     pub fn try_logdet(&self) -> Result<Tensor> {
         ops::logdet(self)
@@ -9000,6 +9064,8 @@ impl Tensor {
     /// The Cholesky factor, and for each matrix 0 or the order of the leading minor that is not positive.
     ///
     /// `aten::linalg_cholesky_ex(Tensor self, *, bool upper=False, bool check_errors=False) -> (Tensor L, Tensor info)`
+    ///
+    /// Refuses in a build without the feature `decompositions`.
     ///
     /// # Panics
     /// If [`Tensor::try_linalg_cholesky_ex`] returns an error.
@@ -9012,6 +9078,8 @@ impl Tensor {
     /// The Cholesky factor, and for each matrix 0 or the order of the leading minor that is not positive.
     ///
     /// `aten::linalg_cholesky_ex(Tensor self, *, bool upper=False, bool check_errors=False) -> (Tensor L, Tensor info)`
+    ///
+    /// Refuses in a build without the feature `decompositions`.
     #[inline]
     pub fn try_linalg_cholesky_ex(&self) -> Result<(Tensor, Tensor)> {
         ops::linalg_cholesky_ex(self, false, false)
@@ -9019,6 +9087,8 @@ impl Tensor {
     /// The lower triangular `L` with `L @ L.mH()` equal to a positive definite matrix, or the upper one. A matrix that is not positive definite is an error.
     ///
     /// `aten::linalg_cholesky(Tensor self, *, bool upper=False) -> Tensor`
+    ///
+    /// Refuses in a build without the feature `decompositions`.
     ///
     /// # Panics
     /// If [`Tensor::try_linalg_cholesky`] returns an error.
@@ -9031,6 +9101,8 @@ impl Tensor {
     /// The lower triangular `L` with `L @ L.mH()` equal to a positive definite matrix, or the upper one. A matrix that is not positive definite is an error.
     ///
     /// `aten::linalg_cholesky(Tensor self, *, bool upper=False) -> Tensor`
+    ///
+    /// Refuses in a build without the feature `decompositions`.
     #[inline]
     pub fn try_linalg_cholesky(&self) -> Result<Tensor> {
         ops::linalg_cholesky(self, false)
@@ -9038,6 +9110,8 @@ impl Tensor {
     /// Solves `A X = self` given the Cholesky factor `input2` of `A`.
     ///
     /// `aten::cholesky_solve(Tensor self, Tensor input2, bool upper=False) -> Tensor`
+    ///
+    /// Refuses in a build without the feature `decompositions`.
     ///
     /// # Panics
     /// If [`Tensor::try_cholesky_solve`] returns an error.
@@ -9050,6 +9124,8 @@ impl Tensor {
     /// Solves `A X = self` given the Cholesky factor `input2` of `A`.
     ///
     /// `aten::cholesky_solve(Tensor self, Tensor input2, bool upper=False) -> Tensor`
+    ///
+    /// Refuses in a build without the feature `decompositions`.
     #[inline]
     pub fn try_cholesky_solve(&self, input2: &Tensor, upper: bool) -> Result<Tensor> {
         ops::cholesky_solve(self, input2, upper)
@@ -9057,6 +9133,8 @@ impl Tensor {
     /// The inverse of a matrix given its Cholesky factor.
     ///
     /// `aten::cholesky_inverse(Tensor self, bool upper=False) -> Tensor`
+    ///
+    /// Refuses in a build without the feature `decompositions`.
     ///
     /// # Panics
     /// If [`Tensor::try_cholesky_inverse`] returns an error.
@@ -9069,6 +9147,8 @@ impl Tensor {
     /// The inverse of a matrix given its Cholesky factor.
     ///
     /// `aten::cholesky_inverse(Tensor self, bool upper=False) -> Tensor`
+    ///
+    /// Refuses in a build without the feature `decompositions`.
     #[inline]
     pub fn try_cholesky_inverse(&self, upper: bool) -> Result<Tensor> {
         ops::cholesky_inverse(self, upper)
@@ -9076,6 +9156,8 @@ impl Tensor {
     /// Solves `A X = self` for a triangular `A`. Returns `X` and a copy of `A`.
     ///
     /// `aten::triangular_solve(Tensor self, Tensor A, bool upper=True, bool transpose=False, bool unitriangular=False) -> (Tensor solution, Tensor cloned_coefficient)`
+    ///
+    /// Refuses in a build without the feature `decompositions`.
     ///
     /// # Panics
     /// If [`Tensor::try_triangular_solve`] returns an error.
@@ -9094,6 +9176,8 @@ impl Tensor {
     /// Solves `A X = self` for a triangular `A`. Returns `X` and a copy of `A`.
     ///
     /// `aten::triangular_solve(Tensor self, Tensor A, bool upper=True, bool transpose=False, bool unitriangular=False) -> (Tensor solution, Tensor cloned_coefficient)`
+    ///
+    /// Refuses in a build without the feature `decompositions`.
     #[inline]
     pub fn try_triangular_solve(
         &self,
@@ -9108,6 +9192,8 @@ impl Tensor {
     ///
     /// `aten::svd(Tensor self, bool some=True, bool compute_uv=True) -> (Tensor U, Tensor S, Tensor V)`
     ///
+    /// Refuses in a build without the feature `decompositions`.
+    ///
     /// # Panics
     /// If [`Tensor::try_svd`] returns an error.
     #[must_use]
@@ -9119,6 +9205,8 @@ impl Tensor {
     /// The singular value decomposition `U S Vᵀ`; `some` leaves out columns that belong to no singular value.
     ///
     /// `aten::svd(Tensor self, bool some=True, bool compute_uv=True) -> (Tensor U, Tensor S, Tensor V)`
+    ///
+    /// Refuses in a build without the feature `decompositions`.
     #[inline]
     pub fn try_svd(
         &self,
@@ -9169,6 +9257,8 @@ impl Tensor {
     ///
     /// `aten::linalg_eigh(Tensor self, str UPLO="L") -> (Tensor eigenvalues, Tensor eigenvectors)`
     ///
+    /// Refuses in a build without the feature `decompositions`.
+    ///
     /// # Panics
     /// If [`Tensor::try_linalg_eigh`] returns an error.
     #[must_use]
@@ -9180,6 +9270,8 @@ impl Tensor {
     /// The eigenvalues, in ascending order, and eigenvectors, as columns, of symmetric or Hermitian matrices. `UPLO` names the triangle that is read.
     ///
     /// `aten::linalg_eigh(Tensor self, str UPLO="L") -> (Tensor eigenvalues, Tensor eigenvectors)`
+    ///
+    /// Refuses in a build without the feature `decompositions`.
     #[inline]
     pub fn try_linalg_eigh(&self, UPLO: &str) -> Result<(Tensor, Tensor)> {
         ops::linalg_eigh(self, UPLO)
@@ -9187,6 +9279,8 @@ impl Tensor {
     /// The eigenvalues of symmetric or Hermitian matrices, in ascending order.
     ///
     /// `aten::linalg_eigvalsh(Tensor self, str UPLO="L") -> Tensor`
+    ///
+    /// Refuses in a build without the feature `decompositions`.
     ///
     /// # Panics
     /// If [`Tensor::try_linalg_eigvalsh`] returns an error.
@@ -9199,13 +9293,17 @@ impl Tensor {
     /// The eigenvalues of symmetric or Hermitian matrices, in ascending order.
     ///
     /// `aten::linalg_eigvalsh(Tensor self, str UPLO="L") -> Tensor`
+    ///
+    /// Refuses in a build without the feature `decompositions`.
     #[inline]
     pub fn try_linalg_eigvalsh(&self, UPLO: &str) -> Result<Tensor> {
         ops::linalg_eigvalsh(self, UPLO)
     }
-    /// Solves `self X = B` for a triangular `self`. `unitriangular` takes its diagonal for ones.
+    /// Solves `self X = B` for a triangular `self`. With `unitriangular`, its diagonal is taken to be ones.
     ///
     /// `aten::linalg_solve_triangular(Tensor self, Tensor B, *, bool upper, bool left=True, bool unitriangular=False) -> Tensor`
+    ///
+    /// Refuses in a build without the feature `decompositions`.
     ///
     /// # Panics
     /// If [`Tensor::try_linalg_solve_triangular`] returns an error.
@@ -9215,9 +9313,11 @@ impl Tensor {
     pub fn linalg_solve_triangular(&self, B: &Tensor, upper: bool) -> Tensor {
         expect_ok(self.try_linalg_solve_triangular(B, upper))
     }
-    /// Solves `self X = B` for a triangular `self`. `unitriangular` takes its diagonal for ones.
+    /// Solves `self X = B` for a triangular `self`. With `unitriangular`, its diagonal is taken to be ones.
     ///
     /// `aten::linalg_solve_triangular(Tensor self, Tensor B, *, bool upper, bool left=True, bool unitriangular=False) -> Tensor`
+    ///
+    /// Refuses in a build without the feature `decompositions`.
     #[inline]
     pub fn try_linalg_solve_triangular(
         &self,
@@ -9394,6 +9494,8 @@ impl Tensor {
     }
     /// `aten::_lu_with_info(Tensor self, bool pivot=True, bool check_errors=True) -> (Tensor LU, Tensor pivots, Tensor info)`
     ///
+    /// Refuses in a build without the feature `decompositions`.
+    ///
     /// # Panics
     /// If [`Tensor::_try_lu_with_info`] returns an error.
     #[must_use]
@@ -9407,6 +9509,8 @@ impl Tensor {
         expect_ok(self._try_lu_with_info(pivot, check_errors))
     }
     /// `aten::_lu_with_info(Tensor self, bool pivot=True, bool check_errors=True) -> (Tensor LU, Tensor pivots, Tensor info)`
+    ///
+    /// Refuses in a build without the feature `decompositions`.
     #[inline]
     pub fn _try_lu_with_info(
         &self,
@@ -9417,6 +9521,8 @@ impl Tensor {
     }
     /// `aten::lu_solve(Tensor self, Tensor LU_data, Tensor LU_pivots) -> Tensor`
     ///
+    /// Refuses in a build without the feature `decompositions`.
+    ///
     /// # Panics
     /// If [`Tensor::try_lu_solve`] returns an error.
     #[must_use]
@@ -9426,11 +9532,15 @@ impl Tensor {
         expect_ok(self.try_lu_solve(LU_data, LU_pivots))
     }
     /// `aten::lu_solve(Tensor self, Tensor LU_data, Tensor LU_pivots) -> Tensor`
+    ///
+    /// Refuses in a build without the feature `decompositions`.
     #[inline]
     pub fn try_lu_solve(&self, LU_data: &Tensor, LU_pivots: &Tensor) -> Result<Tensor> {
         ops::lu_solve(self, LU_data, LU_pivots)
     }
     /// `aten::linalg_ldl_factor_ex(Tensor self, *, bool hermitian=False, bool check_errors=False) -> (Tensor LD, Tensor pivots, Tensor info)`
+    ///
+    /// Refuses in a build without the feature `decompositions`.
     ///
     /// # Panics
     /// If [`Tensor::try_linalg_ldl_factor_ex`] returns an error.
@@ -9441,11 +9551,15 @@ impl Tensor {
         expect_ok(self.try_linalg_ldl_factor_ex())
     }
     /// `aten::linalg_ldl_factor_ex(Tensor self, *, bool hermitian=False, bool check_errors=False) -> (Tensor LD, Tensor pivots, Tensor info)`
+    ///
+    /// Refuses in a build without the feature `decompositions`.
     #[inline]
     pub fn try_linalg_ldl_factor_ex(&self) -> Result<(Tensor, Tensor, Tensor)> {
         ops::linalg_ldl_factor_ex(self, false, false)
     }
     /// `aten::linalg_ldl_factor(Tensor self, *, bool hermitian=False) -> (Tensor LD, Tensor pivots)`
+    ///
+    /// Refuses in a build without the feature `decompositions`.
     ///
     /// # Panics
     /// If [`Tensor::try_linalg_ldl_factor`] returns an error.
@@ -9456,11 +9570,15 @@ impl Tensor {
         expect_ok(self.try_linalg_ldl_factor())
     }
     /// `aten::linalg_ldl_factor(Tensor self, *, bool hermitian=False) -> (Tensor LD, Tensor pivots)`
+    ///
+    /// Refuses in a build without the feature `decompositions`.
     #[inline]
     pub fn try_linalg_ldl_factor(&self) -> Result<(Tensor, Tensor)> {
         ops::linalg_ldl_factor(self, false)
     }
     /// `aten::linalg_eig(Tensor self) -> (Tensor eigenvalues, Tensor eigenvectors)`
+    ///
+    /// Refuses in a build without the feature `decompositions`.
     ///
     /// # Panics
     /// If [`Tensor::try_linalg_eig`] returns an error.
@@ -9471,11 +9589,15 @@ impl Tensor {
         expect_ok(self.try_linalg_eig())
     }
     /// `aten::linalg_eig(Tensor self) -> (Tensor eigenvalues, Tensor eigenvectors)`
+    ///
+    /// Refuses in a build without the feature `decompositions`.
     #[inline]
     pub fn try_linalg_eig(&self) -> Result<(Tensor, Tensor)> {
         ops::linalg_eig(self)
     }
     /// `aten::_linalg_eigvals(Tensor self) -> Tensor`
+    ///
+    /// Refuses in a build without the feature `decompositions`.
     ///
     /// # Panics
     /// If [`Tensor::_try_linalg_eigvals`] returns an error.
@@ -9486,11 +9608,15 @@ impl Tensor {
         expect_ok(self._try_linalg_eigvals())
     }
     /// `aten::_linalg_eigvals(Tensor self) -> Tensor`
+    ///
+    /// Refuses in a build without the feature `decompositions`.
     #[inline]
     pub fn _try_linalg_eigvals(&self) -> Result<Tensor> {
         ops::_linalg_eigvals(self)
     }
     /// `aten::linalg_eigvals(Tensor self) -> Tensor`
+    ///
+    /// Refuses in a build without the feature `decompositions`.
     ///
     /// # Panics
     /// If [`Tensor::try_linalg_eigvals`] returns an error.
@@ -9501,11 +9627,15 @@ impl Tensor {
         expect_ok(self.try_linalg_eigvals())
     }
     /// `aten::linalg_eigvals(Tensor self) -> Tensor`
+    ///
+    /// Refuses in a build without the feature `decompositions`.
     #[inline]
     pub fn try_linalg_eigvals(&self) -> Result<Tensor> {
         ops::linalg_eigvals(self)
     }
     /// `aten::linalg_matrix_exp(Tensor self) -> Tensor`
+    ///
+    /// Refuses in a build without the feature `decompositions`.
     ///
     /// # Panics
     /// If [`Tensor::try_linalg_matrix_exp`] returns an error.
@@ -9516,11 +9646,15 @@ impl Tensor {
         expect_ok(self.try_linalg_matrix_exp())
     }
     /// `aten::linalg_matrix_exp(Tensor self) -> Tensor`
+    ///
+    /// Refuses in a build without the feature `decompositions`.
     #[inline]
     pub fn try_linalg_matrix_exp(&self) -> Result<Tensor> {
         ops::linalg_matrix_exp(self)
     }
     /// `aten::matrix_exp(Tensor self) -> Tensor`
+    ///
+    /// Refuses in a build without the feature `decompositions`.
     ///
     /// # Panics
     /// If [`Tensor::try_matrix_exp`] returns an error.
@@ -9531,11 +9665,15 @@ impl Tensor {
         expect_ok(self.try_matrix_exp())
     }
     /// `aten::matrix_exp(Tensor self) -> Tensor`
+    ///
+    /// Refuses in a build without the feature `decompositions`.
     #[inline]
     pub fn try_matrix_exp(&self) -> Result<Tensor> {
         ops::matrix_exp(self)
     }
     /// `aten::geqrf(Tensor self) -> (Tensor a, Tensor tau)`
+    ///
+    /// Refuses in a build without the feature `decompositions`.
     ///
     /// # Panics
     /// If [`Tensor::try_geqrf`] returns an error.
@@ -9546,11 +9684,15 @@ impl Tensor {
         expect_ok(self.try_geqrf())
     }
     /// `aten::geqrf(Tensor self) -> (Tensor a, Tensor tau)`
+    ///
+    /// Refuses in a build without the feature `decompositions`.
     #[inline]
     pub fn try_geqrf(&self) -> Result<(Tensor, Tensor)> {
         ops::geqrf(self)
     }
     /// `aten::orgqr(Tensor self, Tensor input2) -> Tensor`
+    ///
+    /// Refuses in a build without the feature `decompositions`.
     ///
     /// # Panics
     /// If [`Tensor::try_orgqr`] returns an error.
@@ -9561,11 +9703,15 @@ impl Tensor {
         expect_ok(self.try_orgqr(input2))
     }
     /// `aten::orgqr(Tensor self, Tensor input2) -> Tensor`
+    ///
+    /// Refuses in a build without the feature `decompositions`.
     #[inline]
     pub fn try_orgqr(&self, input2: &Tensor) -> Result<Tensor> {
         ops::orgqr(self, input2)
     }
     /// `aten::ormqr(Tensor self, Tensor input2, Tensor input3, bool left=True, bool transpose=False) -> Tensor`
+    ///
+    /// Refuses in a build without the feature `decompositions`.
     ///
     /// # Panics
     /// If [`Tensor::try_ormqr`] returns an error.
@@ -9582,6 +9728,8 @@ impl Tensor {
         expect_ok(self.try_ormqr(input2, input3, left, transpose))
     }
     /// `aten::ormqr(Tensor self, Tensor input2, Tensor input3, bool left=True, bool transpose=False) -> Tensor`
+    ///
+    /// Refuses in a build without the feature `decompositions`.
     #[inline]
     pub fn try_ormqr(
         &self,
@@ -9593,6 +9741,8 @@ impl Tensor {
         ops::ormqr(self, input2, input3, left, transpose)
     }
     /// `aten::linalg_lstsq(Tensor self, Tensor b, float? rcond=None, *, str? driver=None) -> (Tensor solution, Tensor residuals, Tensor rank, Tensor singular_values)`
+    ///
+    /// Refuses in a build without the feature `decompositions`.
     ///
     /// # Panics
     /// If [`Tensor::try_linalg_lstsq`] returns an error.
@@ -9607,6 +9757,8 @@ impl Tensor {
         expect_ok(self.try_linalg_lstsq(b, rcond))
     }
     /// `aten::linalg_lstsq(Tensor self, Tensor b, float? rcond=None, *, str? driver=None) -> (Tensor solution, Tensor residuals, Tensor rank, Tensor singular_values)`
+    ///
+    /// Refuses in a build without the feature `decompositions`.
     #[inline]
     pub fn try_linalg_lstsq(
         &self,
@@ -9617,6 +9769,8 @@ impl Tensor {
     }
     /// `aten::linalg_pinv.atol_rtol_tensor(Tensor self, *, Tensor? atol=None, Tensor? rtol=None, bool hermitian=False) -> Tensor`
     ///
+    /// Refuses in a build without the feature `decompositions`.
+    ///
     /// # Panics
     /// If [`Tensor::try_linalg_pinv_atol_rtol_tensor`] returns an error.
     #[must_use]
@@ -9626,11 +9780,15 @@ impl Tensor {
         expect_ok(self.try_linalg_pinv_atol_rtol_tensor())
     }
     /// `aten::linalg_pinv.atol_rtol_tensor(Tensor self, *, Tensor? atol=None, Tensor? rtol=None, bool hermitian=False) -> Tensor`
+    ///
+    /// Refuses in a build without the feature `decompositions`.
     #[inline]
     pub fn try_linalg_pinv_atol_rtol_tensor(&self) -> Result<Tensor> {
         ops::linalg_pinv_atol_rtol_tensor(self, None, None, false)
     }
     /// `aten::linalg_pinv.atol_rtol_float(Tensor self, *, float? atol=None, float? rtol=None, bool hermitian=False) -> Tensor`
+    ///
+    /// Refuses in a build without the feature `decompositions`.
     ///
     /// # Panics
     /// If [`Tensor::try_linalg_pinv_atol_rtol_float`] returns an error.
@@ -9641,11 +9799,15 @@ impl Tensor {
         expect_ok(self.try_linalg_pinv_atol_rtol_float())
     }
     /// `aten::linalg_pinv.atol_rtol_float(Tensor self, *, float? atol=None, float? rtol=None, bool hermitian=False) -> Tensor`
+    ///
+    /// Refuses in a build without the feature `decompositions`.
     #[inline]
     pub fn try_linalg_pinv_atol_rtol_float(&self) -> Result<Tensor> {
         ops::linalg_pinv_atol_rtol_float(self, None, None, false)
     }
     /// `aten::linalg_pinv(Tensor self, float rcond, bool hermitian=False) -> Tensor`
+    ///
+    /// Refuses in a build without the feature `decompositions`.
     ///
     /// # Panics
     /// If [`Tensor::try_linalg_pinv`] returns an error.
@@ -9656,11 +9818,15 @@ impl Tensor {
         expect_ok(self.try_linalg_pinv(rcond, hermitian))
     }
     /// `aten::linalg_pinv(Tensor self, float rcond, bool hermitian=False) -> Tensor`
+    ///
+    /// Refuses in a build without the feature `decompositions`.
     #[inline]
     pub fn try_linalg_pinv(&self, rcond: f64, hermitian: bool) -> Result<Tensor> {
         ops::linalg_pinv(self, rcond, hermitian)
     }
     /// `aten::linalg_pinv.rcond_tensor(Tensor self, Tensor rcond, bool hermitian=False) -> Tensor`
+    ///
+    /// Refuses in a build without the feature `decompositions`.
     ///
     /// # Panics
     /// If [`Tensor::try_linalg_pinv_rcond_tensor`] returns an error.
@@ -9671,6 +9837,8 @@ impl Tensor {
         expect_ok(self.try_linalg_pinv_rcond_tensor(rcond, hermitian))
     }
     /// `aten::linalg_pinv.rcond_tensor(Tensor self, Tensor rcond, bool hermitian=False) -> Tensor`
+    ///
+    /// Refuses in a build without the feature `decompositions`.
     #[inline]
     pub fn try_linalg_pinv_rcond_tensor(
         &self,
@@ -9681,6 +9849,8 @@ impl Tensor {
     }
     /// `aten::pinverse(Tensor self, float rcond=1.0000000000000001e-15) -> Tensor`
     ///
+    /// Refuses in a build without the feature `decompositions`.
+    ///
     /// # Panics
     /// If [`Tensor::try_pinverse`] returns an error.
     #[must_use]
@@ -9690,11 +9860,15 @@ impl Tensor {
         expect_ok(self.try_pinverse(rcond))
     }
     /// `aten::pinverse(Tensor self, float rcond=1.0000000000000001e-15) -> Tensor`
+    ///
+    /// Refuses in a build without the feature `decompositions`.
     #[inline]
     pub fn try_pinverse(&self, rcond: f64) -> Result<Tensor> {
         ops::pinverse(self, rcond)
     }
     /// `aten::linalg_matrix_rank.atol_rtol_float(Tensor self, *, float? atol=None, float? rtol=None, bool hermitian=False) -> Tensor`
+    ///
+    /// Refuses in a build without the feature `decompositions`.
     ///
     /// # Panics
     /// If [`Tensor::try_linalg_matrix_rank_atol_rtol_float`] returns an error.
@@ -9705,11 +9879,15 @@ impl Tensor {
         expect_ok(self.try_linalg_matrix_rank_atol_rtol_float())
     }
     /// `aten::linalg_matrix_rank.atol_rtol_float(Tensor self, *, float? atol=None, float? rtol=None, bool hermitian=False) -> Tensor`
+    ///
+    /// Refuses in a build without the feature `decompositions`.
     #[inline]
     pub fn try_linalg_matrix_rank_atol_rtol_float(&self) -> Result<Tensor> {
         ops::linalg_matrix_rank_atol_rtol_float(self, None, None, false)
     }
     /// `aten::linalg_matrix_rank(Tensor self, float tol, bool hermitian=False) -> Tensor`
+    ///
+    /// Refuses in a build without the feature `decompositions`.
     ///
     /// # Panics
     /// If [`Tensor::try_linalg_matrix_rank`] returns an error.
@@ -9720,11 +9898,15 @@ impl Tensor {
         expect_ok(self.try_linalg_matrix_rank(tol, hermitian))
     }
     /// `aten::linalg_matrix_rank(Tensor self, float tol, bool hermitian=False) -> Tensor`
+    ///
+    /// Refuses in a build without the feature `decompositions`.
     #[inline]
     pub fn try_linalg_matrix_rank(&self, tol: f64, hermitian: bool) -> Result<Tensor> {
         ops::linalg_matrix_rank(self, tol, hermitian)
     }
     /// `aten::linalg_cond(Tensor self, Scalar? p=None) -> Tensor`
+    ///
+    /// Refuses in a build without the feature `decompositions`.
     ///
     /// # Panics
     /// If [`Tensor::try_linalg_cond`] returns an error.
@@ -9735,11 +9917,15 @@ impl Tensor {
         expect_ok(self.try_linalg_cond(p))
     }
     /// `aten::linalg_cond(Tensor self, Scalar? p=None) -> Tensor`
+    ///
+    /// Refuses in a build without the feature `decompositions`.
     #[inline]
     pub fn try_linalg_cond(&self, p: impl IntoOptionalScalar) -> Result<Tensor> {
         ops::linalg_cond(self, p.into_optional_scalar())
     }
     /// `aten::linalg_cond.p_str(Tensor self, str p) -> Tensor`
+    ///
+    /// Refuses in a build without the feature `decompositions`.
     ///
     /// # Panics
     /// If [`Tensor::try_linalg_cond_p_str`] returns an error.
@@ -9750,11 +9936,15 @@ impl Tensor {
         expect_ok(self.try_linalg_cond_p_str(p))
     }
     /// `aten::linalg_cond.p_str(Tensor self, str p) -> Tensor`
+    ///
+    /// Refuses in a build without the feature `decompositions`.
     #[inline]
     pub fn try_linalg_cond_p_str(&self, p: &str) -> Result<Tensor> {
         ops::linalg_cond_p_str(self, p)
     }
     /// `aten::linalg_tensorinv(Tensor self, int ind=2) -> Tensor`
+    ///
+    /// Refuses in a build without the feature `decompositions`.
     ///
     /// # Panics
     /// If [`Tensor::try_linalg_tensorinv`] returns an error.
@@ -9765,11 +9955,15 @@ impl Tensor {
         expect_ok(self.try_linalg_tensorinv(ind))
     }
     /// `aten::linalg_tensorinv(Tensor self, int ind=2) -> Tensor`
+    ///
+    /// Refuses in a build without the feature `decompositions`.
     #[inline]
     pub fn try_linalg_tensorinv(&self, ind: i64) -> Result<Tensor> {
         ops::linalg_tensorinv(self, ind)
     }
     /// `aten::linalg_tensorsolve(Tensor self, Tensor other, int[]? dims=None) -> Tensor`
+    ///
+    /// Refuses in a build without the feature `decompositions`.
     ///
     /// # Panics
     /// If [`Tensor::try_linalg_tensorsolve`] returns an error.
@@ -9784,6 +9978,8 @@ impl Tensor {
         expect_ok(self.try_linalg_tensorsolve(other, dims))
     }
     /// `aten::linalg_tensorsolve(Tensor self, Tensor other, int[]? dims=None) -> Tensor`
+    ///
+    /// Refuses in a build without the feature `decompositions`.
     #[inline]
     pub fn try_linalg_tensorsolve(
         &self,
@@ -9909,7 +10105,7 @@ impl Tensor {
             ceil_mode,
         )
     }
-    /// `max_pool1d` that also returns where the elements came from.
+    /// `max_pool1d` that also returns the indices of the elements.
     ///
     /// `aten::max_pool1d_with_indices(Tensor self, int[1] kernel_size, int[1] stride=[], int[1] padding=[0], int[1] dilation=[1], bool ceil_mode=False) -> (Tensor, Tensor)`
     ///
@@ -9937,7 +10133,7 @@ impl Tensor {
                 ),
         )
     }
-    /// `max_pool1d` that also returns where the elements came from.
+    /// `max_pool1d` that also returns the indices of the elements.
     ///
     /// `aten::max_pool1d_with_indices(Tensor self, int[1] kernel_size, int[1] stride=[], int[1] padding=[0], int[1] dilation=[1], bool ceil_mode=False) -> (Tensor, Tensor)`
     #[inline]
@@ -9998,7 +10194,7 @@ impl Tensor {
             ceil_mode,
         )
     }
-    /// `max_pool2d` that also returns where the elements came from.
+    /// `max_pool2d` that also returns the indices of the elements.
     ///
     /// `aten::max_pool2d_with_indices(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, int[2] dilation=1, bool ceil_mode=False) -> (Tensor, Tensor)`
     ///
@@ -10026,7 +10222,7 @@ impl Tensor {
                 ),
         )
     }
-    /// `max_pool2d` that also returns where the elements came from.
+    /// `max_pool2d` that also returns the indices of the elements.
     ///
     /// `aten::max_pool2d_with_indices(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, int[2] dilation=1, bool ceil_mode=False) -> (Tensor, Tensor)`
     #[inline]
@@ -10087,7 +10283,7 @@ impl Tensor {
             ceil_mode,
         )
     }
-    /// `max_pool3d` that also returns where the elements came from.
+    /// `max_pool3d` that also returns the indices of the elements.
     ///
     /// `aten::max_pool3d_with_indices(Tensor self, int[3] kernel_size, int[3] stride=[], int[3] padding=0, int[3] dilation=1, bool ceil_mode=False) -> (Tensor, Tensor)`
     ///
@@ -10115,7 +10311,7 @@ impl Tensor {
                 ),
         )
     }
-    /// `max_pool3d` that also returns where the elements came from.
+    /// `max_pool3d` that also returns the indices of the elements.
     ///
     /// `aten::max_pool3d_with_indices(Tensor self, int[3] kernel_size, int[3] stride=[], int[3] padding=0, int[3] dilation=1, bool ceil_mode=False) -> (Tensor, Tensor)`
     #[inline]
@@ -10136,7 +10332,7 @@ impl Tensor {
             ceil_mode,
         )
     }
-    /// Puts elements back to where `max_pool2d_with_indices` took them from; the rest is 0.
+    /// Puts elements back where `max_pool2d_with_indices` took them from; the rest is 0.
     ///
     /// `aten::max_unpool2d(Tensor self, Tensor indices, SymInt[2] output_size) -> Tensor`
     ///
@@ -10148,7 +10344,7 @@ impl Tensor {
     pub fn max_unpool2d(&self, indices: &Tensor, output_size: impl IntoSizes) -> Tensor {
         expect_ok(self.try_max_unpool2d(indices, output_size))
     }
-    /// Puts elements back to where `max_pool2d_with_indices` took them from; the rest is 0.
+    /// Puts elements back where `max_pool2d_with_indices` took them from; the rest is 0.
     ///
     /// `aten::max_unpool2d(Tensor self, Tensor indices, SymInt[2] output_size) -> Tensor`
     #[inline]
@@ -10159,7 +10355,7 @@ impl Tensor {
     ) -> Result<Tensor> {
         ops::max_unpool2d(self, indices, &output_size.into_sizes())
     }
-    /// Puts elements back to where `max_pool3d_with_indices` took them from; the rest is 0.
+    /// Puts elements back where `max_pool3d_with_indices` took them from; the rest is 0.
     ///
     /// `aten::max_unpool3d(Tensor self, Tensor indices, SymInt[3] output_size, int[3] stride, int[3] padding) -> Tensor`
     ///
@@ -10177,7 +10373,7 @@ impl Tensor {
     ) -> Tensor {
         expect_ok(self.try_max_unpool3d(indices, output_size, stride, padding))
     }
-    /// Puts elements back to where `max_pool3d_with_indices` took them from; the rest is 0.
+    /// Puts elements back where `max_pool3d_with_indices` took them from; the rest is 0.
     ///
     /// `aten::max_unpool3d(Tensor self, Tensor indices, SymInt[3] output_size, int[3] stride, int[3] padding) -> Tensor`
     #[inline]
@@ -11609,7 +11805,7 @@ impl Tensor {
     pub fn try_unsafe_view(&self, size: impl IntoSizes) -> Result<Tensor> {
         ops::unsafe_view(self, &size.into_sizes())
     }
-    /// `split` whose results count as tensors of their own instead of views.
+    /// `split` whose results are separate tensors instead of views.
     ///
     /// `aten::unsafe_split.Tensor(Tensor self, SymInt split_size, int dim=0) -> Tensor[]`
     ///
@@ -11621,7 +11817,7 @@ impl Tensor {
     pub fn unsafe_split(&self, split_size: impl Into<SymInt>, dim: i64) -> Vec<Tensor> {
         expect_ok(self.try_unsafe_split(split_size, dim))
     }
-    /// `split` whose results count as tensors of their own instead of views.
+    /// `split` whose results are separate tensors instead of views.
     ///
     /// `aten::unsafe_split.Tensor(Tensor self, SymInt split_size, int dim=0) -> Tensor[]`
     #[inline]
@@ -12121,7 +12317,7 @@ impl Tensor {
     pub fn try_chunk(&self, chunks: i64, dim: i64) -> Result<Vec<Tensor>> {
         ops::chunk(self, chunks, dim)
     }
-    /// `chunk` whose results count as tensors of their own instead of views.
+    /// `chunk` whose results are separate tensors instead of views.
     ///
     /// `aten::unsafe_chunk(Tensor self, int chunks, int dim=0) -> Tensor[]`
     ///
@@ -12133,7 +12329,7 @@ impl Tensor {
     pub fn unsafe_chunk(&self, chunks: i64, dim: i64) -> Vec<Tensor> {
         expect_ok(self.try_unsafe_chunk(chunks, dim))
     }
-    /// `chunk` whose results count as tensors of their own instead of views.
+    /// `chunk` whose results are separate tensors instead of views.
     ///
     /// `aten::unsafe_chunk(Tensor self, int chunks, int dim=0) -> Tensor[]`
     #[inline]
@@ -14548,7 +14744,7 @@ impl Tensor {
     ) -> Result<&Tensor> {
         ops::embedding_renorm_(self, indices, max_norm, norm_type)
     }
-    /// Fills the diagonal with a number, in place. `wrap` begins it again below the square of a tall matrix.
+    /// Fills the diagonal with a number, in place. `wrap` restarts it below the square part of a tall matrix.
     ///
     /// `aten::fill_diagonal_(Tensor(a!) self, Scalar fill_value, bool wrap=False) -> Tensor(a!)`
     ///
@@ -14559,7 +14755,7 @@ impl Tensor {
     pub fn fill_diagonal_(&self, fill_value: impl Into<Scalar>, wrap: bool) -> &Tensor {
         expect_ok(self.try_fill_diagonal_(fill_value, wrap))
     }
-    /// Fills the diagonal with a number, in place. `wrap` begins it again below the square of a tall matrix.
+    /// Fills the diagonal with a number, in place. `wrap` restarts it below the square part of a tall matrix.
     ///
     /// `aten::fill_diagonal_(Tensor(a!) self, Scalar fill_value, bool wrap=False) -> Tensor(a!)`
     #[inline]
@@ -14615,7 +14811,7 @@ impl Tensor {
     pub fn try_repeat(&self, repeats: impl IntoSizes) -> Result<Tensor> {
         ops::repeat(self, &repeats.into_sizes())
     }
-    /// `repeat` whose missing counts on the left are 1.
+    /// `repeat` with one count per dimension, the last dimension last; missing counts on the left are 1.
     ///
     /// `aten::tile(Tensor self, SymInt[] dims) -> Tensor`
     ///
@@ -14627,7 +14823,7 @@ impl Tensor {
     pub fn tile(&self, dims: impl IntoSizes) -> Tensor {
         expect_ok(self.try_tile(dims))
     }
-    /// `repeat` whose missing counts on the left are 1.
+    /// `repeat` with one count per dimension, the last dimension last; missing counts on the left are 1.
     ///
     /// `aten::tile(Tensor self, SymInt[] dims) -> Tensor`
     #[inline]
@@ -14771,7 +14967,7 @@ impl Tensor {
     pub fn try_rot90(&self, k: i64, dims: impl IntoDims) -> Result<Tensor> {
         ops::rot90(self, k, &dims.into_dims())
     }
-    /// Shifts elements along dimensions; those that fall off reappear at the other end.
+    /// Shifts elements along dimensions; those shifted past one end reappear at the other.
     ///
     /// `aten::roll(Tensor self, SymInt[1] shifts, int[1] dims=[]) -> Tensor`
     ///
@@ -14783,7 +14979,7 @@ impl Tensor {
     pub fn roll(&self, shifts: impl IntoSizes, dims: impl IntoOptionalDims) -> Tensor {
         expect_ok(self.try_roll(shifts, dims))
     }
-    /// Shifts elements along dimensions; those that fall off reappear at the other end.
+    /// Shifts elements along dimensions; those shifted past one end reappear at the other.
     ///
     /// `aten::roll(Tensor self, SymInt[1] shifts, int[1] dims=[]) -> Tensor`
     #[inline]
@@ -15057,7 +15253,7 @@ impl Tensor {
     pub fn try_replication_pad3d(&self, padding: impl IntoSizes) -> Result<Tensor> {
         ops::replication_pad3d(self, &padding.into_sizes())
     }
-    /// Sorts along a dimension. Returns the elements and where they were; NaN counts as the largest.
+    /// Sorts along a dimension. Returns the elements and their former indices; NaN counts as the largest.
     ///
     /// `aten::sort(Tensor self, int dim=-1, bool descending=False) -> (Tensor values, Tensor indices)`
     ///
@@ -15077,7 +15273,7 @@ impl Tensor {
     pub fn sort(&self, dim: i64, descending: bool) -> (Tensor, Tensor) {
         expect_ok(self.try_sort(dim, descending))
     }
-    /// Sorts along a dimension. Returns the elements and where they were; NaN counts as the largest.
+    /// Sorts along a dimension. Returns the elements and their former indices; NaN counts as the largest.
     ///
     /// `aten::sort(Tensor self, int dim=-1, bool descending=False) -> (Tensor values, Tensor indices)`
     #[inline]
@@ -15371,7 +15567,7 @@ impl Tensor {
     ) -> Result<(Tensor, Tensor, Tensor)> {
         ops::unique2(self, sorted, return_inverse, return_counts)
     }
-    /// The elements without repetitions in a row, and, if asked for, where each went and how often each occurred.
+    /// The elements with consecutive repetitions removed, and, on request, the position of each input element in the result and the counts.
     ///
     /// `aten::unique_consecutive(Tensor self, bool return_inverse=False, bool return_counts=False, int? dim=None) -> (Tensor, Tensor, Tensor)`
     ///
@@ -15388,7 +15584,7 @@ impl Tensor {
     ) -> (Tensor, Tensor, Tensor) {
         expect_ok(self.try_unique_consecutive(return_inverse, return_counts, dim))
     }
-    /// The elements without repetitions in a row, and, if asked for, where each went and how often each occurred.
+    /// The elements with consecutive repetitions removed, and, on request, the position of each input element in the result and the counts.
     ///
     /// `aten::unique_consecutive(Tensor self, bool return_inverse=False, bool return_counts=False, int? dim=None) -> (Tensor, Tensor, Tensor)`
     #[inline]
@@ -15400,7 +15596,7 @@ impl Tensor {
     ) -> Result<(Tensor, Tensor, Tensor)> {
         ops::unique_consecutive(self, return_inverse, return_counts, dim.into())
     }
-    /// The distinct slices along a dimension, and, if asked for, where each went and how often each occurred.
+    /// The distinct slices along a dimension, and, on request, the position of each input slice in the result and the counts.
     ///
     /// `aten::unique_dim(Tensor self, int dim, bool sorted=True, bool return_inverse=False, bool return_counts=False) -> (Tensor, Tensor, Tensor)`
     ///
@@ -15418,7 +15614,7 @@ impl Tensor {
     ) -> (Tensor, Tensor, Tensor) {
         expect_ok(self.try_unique_dim(dim, sorted, return_inverse, return_counts))
     }
-    /// The distinct slices along a dimension, and, if asked for, where each went and how often each occurred.
+    /// The distinct slices along a dimension, and, on request, the position of each input slice in the result and the counts.
     ///
     /// `aten::unique_dim(Tensor self, int dim, bool sorted=True, bool return_inverse=False, bool return_counts=False) -> (Tensor, Tensor, Tensor)`
     #[inline]
@@ -15838,7 +16034,7 @@ impl Tensor {
     pub fn try_lcm(&self, other: &Tensor) -> Result<Tensor> {
         ops::lcm(self, other)
     }
-    /// The float next to `self` on the way to `other`.
+    /// The next float after `self` in the direction of `other`.
     ///
     /// `aten::nextafter(Tensor self, Tensor other) -> Tensor`
     ///
@@ -15850,7 +16046,7 @@ impl Tensor {
     pub fn nextafter(&self, other: &Tensor) -> Tensor {
         expect_ok(self.try_nextafter(other))
     }
-    /// The float next to `self` on the way to `other`.
+    /// The next float after `self` in the direction of `other`.
     ///
     /// `aten::nextafter(Tensor self, Tensor other) -> Tensor`
     #[inline]
@@ -15876,7 +16072,7 @@ impl Tensor {
     pub fn try_frexp(&self) -> Result<(Tensor, Tensor)> {
         ops::frexp(self)
     }
-    /// Counts, or sums of weights, between edges that do not fall, and the edges. With `density` the histogram integrates to 1.
+    /// Counts, or sums of weights, between non-decreasing edges, and the edges. With `density` the histogram integrates to 1.
     ///
     /// `aten::histogram.bins_tensor(Tensor self, Tensor bins, *, Tensor? weight=None, bool density=False) -> (Tensor hist, Tensor bin_edges)`
     ///
@@ -15888,14 +16084,14 @@ impl Tensor {
     pub fn histogram_bins(&self, bins: &Tensor) -> (Tensor, Tensor) {
         expect_ok(self.try_histogram_bins(bins))
     }
-    /// Counts, or sums of weights, between edges that do not fall, and the edges. With `density` the histogram integrates to 1.
+    /// Counts, or sums of weights, between non-decreasing edges, and the edges. With `density` the histogram integrates to 1.
     ///
     /// `aten::histogram.bins_tensor(Tensor self, Tensor bins, *, Tensor? weight=None, bool density=False) -> (Tensor hist, Tensor bin_edges)`
     #[inline]
     pub fn try_histogram_bins(&self, bins: &Tensor) -> Result<(Tensor, Tensor)> {
         ops::histogram_bins(self, bins, None, false)
     }
-    /// Counts, or sums of weights, in `bins` bins of one width, and their edges; over the range of the elements unless `range` says otherwise.
+    /// Counts, or sums of weights, in `bins` bins of equal width, and their edges; over the range of the elements unless `range` says otherwise.
     ///
     /// `aten::histogram.bin_ct(Tensor self, int bins=100, *, float[]? range=None, Tensor? weight=None, bool density=False) -> (Tensor hist, Tensor bin_edges)`
     ///
@@ -15907,7 +16103,7 @@ impl Tensor {
     pub fn histogram(&self, bins: i64) -> (Tensor, Tensor) {
         expect_ok(self.try_histogram(bins))
     }
-    /// Counts, or sums of weights, in `bins` bins of one width, and their edges; over the range of the elements unless `range` says otherwise.
+    /// Counts, or sums of weights, in `bins` bins of equal width, and their edges; over the range of the elements unless `range` says otherwise.
     ///
     /// `aten::histogram.bin_ct(Tensor self, int bins=100, *, float[]? range=None, Tensor? weight=None, bool density=False) -> (Tensor hist, Tensor bin_edges)`
     #[inline]
@@ -15974,7 +16170,7 @@ impl Tensor {
             scales_w.into(),
         )
     }
-    /// The same memory as elements of another dtype; the last dimension grows or shrinks with their size. Nothing flows through it.
+    /// The same memory as elements of another dtype; the last dimension grows or shrinks with their size. It has no gradient.
     ///
     /// `aten::view.dtype(Tensor(a) self, ScalarType dtype) -> Tensor(a)`
     ///
@@ -15986,14 +16182,14 @@ impl Tensor {
     pub fn view_dtype(&self, dtype: DType) -> Tensor {
         expect_ok(self.try_view_dtype(dtype))
     }
-    /// The same memory as elements of another dtype; the last dimension grows or shrinks with their size. Nothing flows through it.
+    /// The same memory as elements of another dtype; the last dimension grows or shrinks with their size. It has no gradient.
     ///
     /// `aten::view.dtype(Tensor(a) self, ScalarType dtype) -> Tensor(a)`
     #[inline]
     pub fn try_view_dtype(&self, dtype: DType) -> Result<Tensor> {
         ops::view_dtype(self, dtype)
     }
-    /// `split_with_sizes` whose results count as tensors of their own instead of views.
+    /// `split_with_sizes` whose results are separate tensors instead of views.
     ///
     /// `aten::unsafe_split_with_sizes(Tensor self, SymInt[] split_sizes, int dim=0) -> Tensor[]`
     ///
@@ -16009,7 +16205,7 @@ impl Tensor {
     ) -> Vec<Tensor> {
         expect_ok(self.try_unsafe_split_with_sizes(split_sizes, dim))
     }
-    /// `split_with_sizes` whose results count as tensors of their own instead of views.
+    /// `split_with_sizes` whose results are separate tensors instead of views.
     ///
     /// `aten::unsafe_split_with_sizes(Tensor self, SymInt[] split_sizes, int dim=0) -> Tensor[]`
     #[inline]
@@ -16038,7 +16234,7 @@ impl Tensor {
     pub fn try_squeeze_dims_(&self, dim: impl IntoDims) -> Result<&Tensor> {
         ops::squeeze_dims_(self, &dim.into_dims())
     }
-    /// Gives a tensor any sizes, strides and offset over its memory, in place.
+    /// Gives a tensor new sizes, strides and offset over its memory, in place.
     ///
     /// `aten::as_strided_(Tensor(a!) self, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) -> Tensor(a!)`
     ///
@@ -16054,7 +16250,7 @@ impl Tensor {
     ) -> &Tensor {
         expect_ok(self.try_as_strided_(size, stride, storage_offset))
     }
-    /// Gives a tensor any sizes, strides and offset over its memory, in place.
+    /// Gives a tensor new sizes, strides and offset over its memory, in place.
     ///
     /// `aten::as_strided_(Tensor(a!) self, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) -> Tensor(a!)`
     #[inline]
@@ -16102,7 +16298,7 @@ impl Tensor {
     pub fn try_swapdims_(&self, dim0: i64, dim1: i64) -> Result<&Tensor> {
         ops::swapdims_(self, dim0, dim1)
     }
-    /// Gives a tensor another size, in place; its memory is replaced by larger if it is too small, and elements keep their places in it.
+    /// Gives a tensor another size, in place; its memory is replaced by a larger one if it is too small, and elements keep their positions in it.
     ///
     /// `aten::resize_(Tensor(a!) self, SymInt[] size, *, MemoryFormat? memory_format=None) -> Tensor(a!)`
     ///
@@ -16113,7 +16309,7 @@ impl Tensor {
     pub fn resize_(&self, size: impl IntoSizes) -> &Tensor {
         expect_ok(self.try_resize_(size))
     }
-    /// Gives a tensor another size, in place; its memory is replaced by larger if it is too small, and elements keep their places in it.
+    /// Gives a tensor another size, in place; its memory is replaced by a larger one if it is too small, and elements keep their positions in it.
     ///
     /// `aten::resize_(Tensor(a!) self, SymInt[] size, *, MemoryFormat? memory_format=None) -> Tensor(a!)`
     #[inline]
@@ -16138,7 +16334,7 @@ impl Tensor {
     pub fn try_resize_as_(&self, the_template: &Tensor) -> Result<&Tensor> {
         ops::resize_as_(self, the_template, None)
     }
-    /// Makes a tensor show the memory of another, in place.
+    /// Makes a tensor use the memory of another, in place.
     ///
     /// `aten::set_.source_Tensor(Tensor(a!) self, Tensor source) -> Tensor(a!)`
     ///
@@ -16149,14 +16345,14 @@ impl Tensor {
     pub fn set_source_(&self, source: &Tensor) -> &Tensor {
         expect_ok(self.try_set_source_(source))
     }
-    /// Makes a tensor show the memory of another, in place.
+    /// Makes a tensor use the memory of another, in place.
     ///
     /// `aten::set_.source_Tensor(Tensor(a!) self, Tensor source) -> Tensor(a!)`
     #[inline]
     pub fn try_set_source_(&self, source: &Tensor) -> Result<&Tensor> {
         ops::set_source_(self, source)
     }
-    /// Makes a tensor show a region of the memory of another, in place.
+    /// Makes a tensor use a region of the memory of another, in place.
     ///
     /// `aten::set_.source_Tensor_storage_offset(Tensor(a!) self, Tensor source, SymInt storage_offset, SymInt[] size, SymInt[] stride=[]) -> Tensor(a!)`
     ///
@@ -16173,7 +16369,7 @@ impl Tensor {
     ) -> &Tensor {
         expect_ok(self.try_set_source_region_(source, storage_offset, size, stride))
     }
-    /// Makes a tensor show a region of the memory of another, in place.
+    /// Makes a tensor use a region of the memory of another, in place.
     ///
     /// `aten::set_.source_Tensor_storage_offset(Tensor(a!) self, Tensor source, SymInt storage_offset, SymInt[] size, SymInt[] stride=[]) -> Tensor(a!)`
     #[inline]
@@ -16210,7 +16406,7 @@ impl Tensor {
     pub fn try_set_(&self) -> Result<&Tensor> {
         ops::set_(self)
     }
-    /// Poisson numbers, one for each rate.
+    /// Random numbers of Poisson distributions, one for each rate.
     ///
     /// `aten::poisson(Tensor self, Generator? generator=None) -> Tensor`
     ///
@@ -16222,7 +16418,7 @@ impl Tensor {
     pub fn poisson(&self) -> Tensor {
         expect_ok(self.try_poisson())
     }
-    /// Poisson numbers, one for each rate.
+    /// Random numbers of Poisson distributions, one for each rate.
     ///
     /// `aten::poisson(Tensor self, Generator? generator=None) -> Tensor`
     #[inline]

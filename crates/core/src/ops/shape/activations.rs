@@ -122,7 +122,7 @@ pub(crate) fn leaky_relu_backward<'a>(
     is_result: bool,
 ) -> Result<Shape<'a>> {
     if is_result && slope.to_f64() < 0.0 {
-        let m = format!("the input cannot be told from the result when the slope is negative ({slope})");
+        let m = format!("the input cannot be recovered from the result when the slope is negative ({slope})");
         return Err(Error::argument(op, m));
     }
     binary_floating(op, grad, t)
@@ -139,7 +139,7 @@ pub(crate) fn elu_backward<'a>(
     t: &Tensor,
 ) -> Result<Shape<'a>> {
     if is_result && alpha.to_f64() < 0.0 {
-        let m = format!("the input cannot be told from the result when alpha is negative ({alpha})");
+        let m = format!("the input cannot be recovered from the result when alpha is negative ({alpha})");
         return Err(Error::argument(op, m));
     }
     binary_floating(op, grad, t)

@@ -43,7 +43,7 @@ fn lifted(t: &Tensor) -> Dims {
     if t.ndim() == 0 { Dims::from_slice(&[1]) } else { t.dims() }
 }
 
-/// Fails unless the index has as many dimensions as the others and is no longer than they are, but along `dim`.
+/// Fails unless the index has as many dimensions as the others and, except along `dim`, is at most as long.
 fn need_within(op: &'static str, dim: usize, index: &Tensor, self_: &Tensor, src: Option<&Tensor>) -> Result<()> {
     if index.numel() == 0 {
         return Ok(());
@@ -124,7 +124,7 @@ pub(crate) fn need_reduce(op: &'static str, reduce: &str) -> Result<()> {
 fn need_list(op: &'static str, index: &Tensor) -> Result<()> {
     need_index(op, index)?;
     if index.ndim() > 1 {
-        return Err(Error::argument(op, format!("the index is a vector, found shape {:?}", index.shape())));
+        return Err(Error::argument(op, format!("the index must be a vector, found shape {:?}", index.shape())));
     }
     Ok(())
 }

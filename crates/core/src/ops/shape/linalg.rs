@@ -113,7 +113,7 @@ pub(crate) fn qr(op: &'static str, a: &Tensor, mode: &str) -> Result<(Spec, Spec
     let k = match mode {
         "reduced" | "r" => m.min(n),
         "complete" => m,
-        _ => return Err(Error::argument(op, format!("the mode is 'reduced', 'complete' or 'r', found {mode:?}"))),
+        _ => return Err(Error::argument(op, format!("the mode must be 'reduced', 'complete' or 'r', found {mode:?}"))),
     };
     let q = if mode == "r" { Spec::new(&[0], a.dtype(), a.device())? } else { each(a, batch, &[m, k])? };
     Ok((q, each(a, batch, &[k, n])?))
@@ -123,7 +123,7 @@ pub(crate) fn qr(op: &'static str, a: &Tensor, mode: &str) -> Result<(Spec, Spec
 pub(crate) fn eigh(op: &'static str, a: &Tensor, uplo: &str, compute_v: bool) -> Result<(Spec, Spec)> {
     let (batch, n) = square(op, a)?;
     if !matches!(uplo, "L" | "U" | "l" | "u") {
-        return Err(Error::argument(op, format!("the triangle to read is 'L' or 'U', found {uplo:?}")));
+        return Err(Error::argument(op, format!("the triangle to read must be 'L' or 'U', found {uplo:?}")));
     }
     let vectors = if compute_v { each(a, batch, &[n, n])? } else { Spec::new(&[0], a.dtype(), a.device())? };
     Ok((each_real(a, batch, &[n])?, vectors))

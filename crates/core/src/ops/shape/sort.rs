@@ -113,7 +113,7 @@ pub(crate) fn searchsorted(
         return Err(Error::argument(op, m));
     }
     if let Some(t) = sorter.filter(|t| t.shape() != s || t.dtype() != DType::I64) {
-        let m = format!("the sorter is an i64 tensor of shape {s:?}, found {} {:?}", t.dtype(), t.shape());
+        let m = format!("the sorter must be an i64 tensor of shape {s:?}, found {} {:?}", t.dtype(), t.shape());
         return Err(Error::argument(op, m));
     }
     let dtype = if out_int32 { DType::I32 } else { DType::I64 };
@@ -129,7 +129,7 @@ pub(crate) fn bucketize(
     right: bool,
 ) -> Result<Spec> {
     if boundaries.ndim() != 1 {
-        return Err(Error::argument(op, format!("boundaries are a vector, found shape {:?}", boundaries.shape())));
+        return Err(Error::argument(op, format!("boundaries must be a vector, found shape {:?}", boundaries.shape())));
     }
     searchsorted(op, boundaries, self_, out_int32, right, None, None)
 }

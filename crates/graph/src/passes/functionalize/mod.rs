@@ -65,7 +65,7 @@ pub enum Memory {
 pub struct Origin {
     /// Whose memory it is.
     pub memory: Memory,
-    /// The views that lead to it from there.
+    /// The views that lead from that memory to the value.
     pub views: Vec<View>,
     /// A number that only the same tensor has.
     pub tensor: usize,
@@ -80,9 +80,9 @@ pub struct Mutation {
     pub input: usize,
     /// Whether its elements were written.
     pub data: bool,
-    /// Views that changed how it shows its memory.
+    /// Views that changed its layout.
     pub relayout: Vec<View>,
-    /// Whether no write of it was recorded, so that its history is the one it had.
+    /// Whether its history is unchanged because no write to it was recorded.
     pub keeps_history: bool,
 }
 
@@ -221,7 +221,7 @@ fn outline(node: &Node) -> Result<Value> {
             let sizes: Option<Vec<usize>> = meta.sizes.iter().map(hint).collect();
             let strides: Option<Vec<usize>> = meta.strides.iter().map(hint).collect();
             let (Some(sizes), Some(strides), Some(dtype)) = (sizes, strides, meta.dtype.dtype()) else {
-                return Err(fail("its sizes have no hint, or tensors of its dtype cannot be computed with"));
+                return Err(fail("its sizes have no hint, or its dtype cannot be computed with"));
             };
             let layout = Layout::strided(&sizes, &strides, hint(&meta.storage_offset).unwrap_or(0))?;
             let tensor = Tensor::try_empty(Spec { layout, dtype, device: Device::Meta })?;

@@ -69,7 +69,7 @@ impl Config {
     fn check(&self) -> Result<()> {
         let kind = self.0.get("peft_type").and_then(Value::as_str).unwrap_or("LORA");
         if kind != "LORA" {
-            return refuse(format!("{CONFIG}: adapters of type {} are not supported; LORA is", plain(kind)));
+            return refuse(format!("{CONFIG}: adapters of type {} are not supported; expected LORA", plain(kind)));
         }
         for key in
             ["use_dora", "lora_bias", "use_qalora", "layer_replication", "megatron_config", "trainable_token_indices"]

@@ -132,7 +132,9 @@ impl Layers {
             let mut ends: Vec<&str> = self.list.iter().filter_map(|l| l.path.rsplit('.').next()).collect();
             ends.sort_unstable();
             ends.dedup();
-            let known = if ends.is_empty() { "it has none".to_string() } else { format!("it has {}", ends.join(", ")) };
+            let quoted: Vec<String> = ends.iter().map(|e| format!("{e:?}")).collect();
+            let known =
+                if ends.is_empty() { "it has none".to_string() } else { format!("it has {}", quoted.join(", ")) };
             if let Some(path) = self.hidden.iter().find(|path| ends_in(path, unknown)) {
                 return refuse(format!("{path} is called in a sub-graph, where it cannot have an adapter"));
             }

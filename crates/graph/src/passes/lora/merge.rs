@@ -217,7 +217,7 @@ fn follow(graph: &Graph, known: &HashMap<NodeId, &str>, start: NodeId, b: NodeId
             return Err(format!("%{} is used in several places", graph[at].name()));
         };
         let node = &graph[next];
-        let strange = || format!("%{} is not an op that adapters are made of", node.name());
+        let strange = || format!("%{} is not part of an adapter", node.name());
         let op = node.target().and_then(Target::overload).and_then(OpOverload::op).ok_or_else(strange)?;
         match op {
             Op::TO_DTYPE | Op::_TO_COPY | Op::CLONE | Op::VIEW | Op::RESHAPE | Op::_UNSAFE_VIEW => {}

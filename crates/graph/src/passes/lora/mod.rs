@@ -320,7 +320,7 @@ fn tensor_of(graph: &Graph, n: NodeId) -> Option<TensorMeta> {
 
 impl Layer {
     /// Initial values of `A` and `B`: what PEFT draws, in its order. It creates both layers, which draw their own initial
-    /// values, and then starts `A` anew and sets `B` to zero. All of it in f32.
+    /// values, then initializes `A` again and sets `B` to zero. All of this is in f32.
     fn initial(&self, rank: usize) -> Result<(Tensor, Tensor)> {
         let (a, b) = self.shapes(rank)?;
         let dtype = adapter_dtype(self.dtype);

@@ -116,6 +116,8 @@ struct Piece {
 pub(super) struct Rows<const R: usize> {
     /// By row, then half, then stretch.
     pieces: Vec<Piece>,
+    /// The same of one row, with the first row of each stretch: room for [`Rows::find`].
+    columns: Vec<(isize, Piece)>,
     /// Stretches that touch each half.
     count: [usize; 2],
 }
@@ -130,25 +132,30 @@ impl<const R: usize> Rows<R> {
     fn find(&mut self, stretches: &[Stretch], planes: &Planes, pad: [isize; 2]) {
         let (height, width) = (planes.height as isize, planes.width as isize);
         self.pieces.clear();
-        for row in 0..R as isize {
-            for half in 0..2 {
-                let before = self.pieces.len();
-                for s in stretches {
-                    // The stretch takes positions 2 lane..2 (lane + len) of 32; counted from the first of this half:
-                    let lo = 2 * s.lane as isize - 16 * half;
-                    let hi = lo + 2 * s.len as isize;
-                    if hi <= 0 || lo >= 16 {
-                        continue;
-                    }
-                    let (y, x) = (2 * s.y as isize - pad[0] + row, 2 * s.x as isize - pad[1] - lo);
-                    let inside = y >= 0 && y < height;
-                    let window = |x: isize| if inside { bits(lo.max(-x), hi.min(width - x)) } else { 0 };
-                    let at = (s.image * planes.image) as isize + y * width + x;
-                    self.pieces.push(Piece { at, near: window(x), far: window(x + 2) });
+        // What lies under a half is the same in every row, but for rows outside of the plane.
+        for half in 0..2 {
+            let before = self.columns.len();
+            for s in stretches {
+                // The stretch takes positions 2 lane..2 (lane + len) of 32; counted from the first of this half:
+                let lo = 2 * s.lane as isize - 16 * half;
+                let hi = lo + 2 * s.len as isize;
+                if hi <= 0 || lo >= 16 {
+                    continue;
                 }
-                self.count[half as usize] = self.pieces.len() - before;
+                let (top, x) = (2 * s.y as isize - pad[0], 2 * s.x as isize - pad[1] - lo);
+                let window = |x: isize| bits(lo.max(-x), hi.min(width - x));
+                let at = (s.image * planes.image) as isize + top * width + x;
+                self.columns.push((top, Piece { at, near: window(x), far: window(x + 2) }));
+            }
+            self.count[half as usize] = self.columns.len() - before;
+        }
+        for row in 0..R as isize {
+            for &(top, Piece { at, near, far }) in &self.columns {
+                let inside = if (0..height).contains(&(top + row)) { u16::MAX } else { 0 };
+                self.pieces.push(Piece { at: at + row * width, near: near & inside, far: far & inside });
             }
         }
+        self.columns.clear();
     }
 
     /// The pieces of both halves of a row.

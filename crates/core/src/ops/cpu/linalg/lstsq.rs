@@ -21,7 +21,7 @@ pub(crate) fn lstsq(
     let (batch, vector) = shape::linalg::least_squares(OP, a, b)?;
     let driver = driver.unwrap_or("gelsy");
     if !matches!(driver, "gels" | "gelsy" | "gelsd" | "gelss") {
-        let m = format!("the driver is 'gels', 'gelsy', 'gelsd' or 'gelss', found {driver:?}");
+        let m = format!("the driver must be 'gels', 'gelsy', 'gelsd' or 'gelss', found {driver:?}");
         return Err(Error::argument(OP, m));
     }
     need_library(OP, a.is_complex() && driver != "gels")?;

@@ -209,7 +209,7 @@ fn permutations<T: Number>(pivots: &[i32], a: &Tensor, p: &Tensor) -> Result<()>
     let (count, m, n) = extents(a);
     let k = m.min(n);
     if let Some(p) = pivots.iter().find(|p| **p < 1 || **p as usize > m) {
-        return Err(Error::argument("lu_unpack", format!("pivots number rows from 1 to {m}, found {p}")));
+        return Err(Error::argument("lu_unpack", format!("pivots must be row numbers from 1 to {m}, found {p}")));
     }
     let (mut matrices, mut order) = (zeros::<T>(count * m * m)?, zeros::<i64>(m)?);
     for (i, matrix) in matrices.chunks_exact_mut((m * m).max(1)).enumerate() {

@@ -1,4 +1,4 @@
-//! Rules: what an op is made of, in ops that PyTorch's export keeps (`golden/core_aten.json`).
+//! Decomposition rules: an op expressed in ops that PyTorch's export keeps (`golden/core_aten.json`).
 //!
 //! A rule gives the same values up to rounding. An op has one if its record says so (`decomposition` in
 //! `schema/README.md`); a test holds the two together.
