@@ -1,4 +1,5 @@
-//! Guards and recompilations (U-1 to U-30): how many graphs a sequence of calls needs, and what is said about it.
+//! Guards and recompilations (U-1 to U-30): how many graphs a sequence of calls needs, and what is said about it. Those on settings of
+//! the process are in `process`.
 
 mod common;
 
@@ -6,7 +7,7 @@ use common::*;
 use firebrand_compile::{Compiled, Dynamic, Error, Number, Options, Shared, compile_with};
 use firebrand_core::autograd::{autocast, inference_mode, no_grad};
 use firebrand_core::module::Module;
-use firebrand_core::{DType, Tensor, set_default_dtype, set_num_threads};
+use firebrand_core::{DType, Tensor};
 use std::sync::Arc;
 
 type Counter = Arc<firebrand_compile::backends::Counter>;
@@ -109,31 +110,6 @@ fn autocast_regions() {
     };
     assert_eq!(run(&[None, Some(DType::BF16), None, Some(DType::BF16)]), [1, 2, 2, 2], "U-13");
     assert_eq!(run(&[Some(DType::BF16), Some(DType::F16), Some(DType::BF16)]), [1, 2, 2], "U-14");
-}
-
-/// U-15: the default dtype is part of the key. U-16: the number of threads is not.
-#[test]
-fn settings_of_the_process() {
-    let c = counter();
-    let f = compile_with(|(): &()| Tensor::zeros([3], firebrand_core::TensorOptions::default()), with(&c));
-    let mut found = Vec::new();
-    for dtype in [DType::F32, DType::F64, DType::F32] {
-        set_default_dtype(dtype);
-        let z = f.call(&());
-        assert_eq!((z.dtype(), z.to_vec::<f32>()), (dtype, vec![0.0; 3]));
-        found.push(c.frames());
-    }
-    assert_eq!(found, [1, 2, 2], "U-15");
-
-    let c = counter();
-    let f = compile_with(|x: &Tensor| x + 1.0, with(&c));
-    let threads = firebrand_core::num_threads();
-    for n in [2, 1, 2] {
-        set_num_threads(n);
-        f.call(&ones(3));
-        assert_eq!(c.frames(), 1, "U-16");
-    }
-    set_num_threads(threads);
 }
 
 /// U-17, U-18: a number is compiled in first and becomes an input when it changes. A plain host value never does.
