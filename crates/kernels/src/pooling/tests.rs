@@ -123,7 +123,7 @@ fn side_by_side_every_lane_has_its_own_nan_infinity_and_first_of_equals() {
         let (mut best, mut place) = (Vec::new(), Vec::new());
         for o in 0..2 * outputs {
             let window = (0..3).map(|k| o % outputs * stride + k * dilation);
-            let last_nan = window.clone().filter(|&i| value(i).is_nan()).next_back();
+            let last_nan = window.clone().rfind(|&i| value(i).is_nan());
             let largest = || window.clone().reduce(|a, b| if value(b) > value(a) { b } else { a }).unwrap();
             place.push(last_nan.unwrap_or_else(largest) as f64);
             best.push(value(*place.last().unwrap() as usize));
