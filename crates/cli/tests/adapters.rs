@@ -118,7 +118,12 @@ fn train_adapts_programs_itself() {
     assert!(few > 0.0 && few < 0.2 * step, "{few} of {step}");
     let halved = train("halved.pt2", &[&lora[..], &["--weights", "half.safetensors"]].concat());
     assert_eq!(halved[head].to_vec::<f64>(), weights[head].to_vec::<f64>(), "--weights");
-    refused(at, &["train", &model, "--data", "data.npz", "--loss", "mse", "-o", "x.pt2", "--rank", "2"], 2, "need --lora");
+    refused(
+        at,
+        &["train", &model, "--data", "data.npz", "--loss", "mse", "-o", "x.pt2", "--rank", "2"],
+        2,
+        "need --lora",
+    );
 }
 
 #[test]

@@ -212,7 +212,7 @@ fn no_sparse_gradient_where_it_would_be_lost() {
     assert!(text(pushed()).contains("forward mode"));
     let scaled = ops::embedding(&table(), &indices(), (-1).into(), true, true).unwrap();
     assert!(text(backward(&weighted(&scaled), &BackwardOptions::default())).contains("scale_grad_by_freq"));
-    assert!(bag(&table(), 2, None, false).unwrap_err().to_string().contains("maxima"));
+    assert!(bag(&table(), 2, None, false).unwrap_err().to_string().contains("mode 2 (max)"));
     let wrong = Tensor::try_sparse_coo_tensor(&Tensor::from_slice(&[7i64], [1, 1]), &Tensor::new(&[1.0f64]), &[4]);
     assert!(wrong.unwrap_err().to_string().contains("the index 7 is outside"));
 }
