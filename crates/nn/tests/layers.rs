@@ -390,8 +390,8 @@ fn attention_masks_hide() -> Result<()> {
     })
 }
 
-/// Attention by blocks of queries has the values and gradients, first and second, of attention with a mask, which is made of
-/// products and softmax: several blocks, fewer and more keys than queries, keys and values as views of one tensor.
+/// Attention by blocks of queries has the values and gradients, first and second, of attention that is made of products and
+/// softmax: several blocks, fewer and more keys than queries, keys and values as views of one tensor.
 #[test]
 fn attention_by_blocks() -> Result<()> {
     use firebrand_core::autograd::{GradOptions, grad};
@@ -403,6 +403,9 @@ fn attention_by_blocks() -> Result<()> {
             let weights = Tensor::randn([2, 3, 150, 4], DType::F64);
             let seen = Tensor::ones([150, keys], DType::Bool);
             let seen = if causal { seen.tril(0) } else { seen };
+            // A mask that wants a gradient is added to the matrix of products.
+            let added = Tensor::zeros([150, keys], DType::F64).masked_fill(&seen.logical_not(), f64::NEG_INFINITY);
+            let added = added.requires_grad_();
             let attend = |mask: Option<&Tensor>| -> Result<Tensor> {
                 let parts = both.permute([2, 0, 3, 1, 4]);
                 let (q, k, v) = (query.transpose(1, 2), parts.i(0), parts.i(1));
@@ -410,7 +413,7 @@ fn attention_by_blocks() -> Result<()> {
                     scaled_dot_product_attention(&q, &k, &v, mask, 0.0, causal && mask.is_none(), Some(0.7), false)?;
                 let by_blocks =
                     out.grad_fn().expect("recorded").name() == "ScaledDotProductFlashAttentionForCpuBackward0";
-                assert_eq!(by_blocks, mask.is_none());
+                assert_eq!(by_blocks, !mask.is_some_and(Tensor::requires_grad));
                 Ok(out)
             };
             let results = |mask: Option<&Tensor>| -> Result<Vec<Tensor>> {
@@ -422,11 +425,14 @@ fn attention_by_blocks() -> Result<()> {
                 let all = [out].into_iter().chain([first, recorded, second].into_iter().flatten().flatten());
                 Ok(all.map(|t| t.detach()).collect())
             };
-            let (found, expected) = (results(None)?, results(Some(&seen))?);
-            assert_eq!((found.len(), expected.len()), (7, 7));
-            for (k, (f, e)) in found.iter().zip(&expected).enumerate() {
-                let off = (f - e).abs().max().item::<f64>() / e.abs().max().item::<f64>();
-                assert!(off < 1e-12, "causal {causal}, {keys} keys, result {k}: off by {off}");
+            let expected = results(Some(&added))?;
+            for (by, mask) in [("no mask", None), ("a mask of bools", Some(&seen))] {
+                let found = results(mask)?;
+                assert_eq!((found.len(), expected.len()), (7, 7));
+                for (k, (f, e)) in found.iter().zip(&expected).enumerate() {
+                    let off = (f - e).abs().max().item::<f64>() / e.abs().max().item::<f64>();
+                    assert!(off < 1e-12, "{by}, causal {causal}, {keys} keys, result {k}: off by {off}");
+                }
             }
         }
         Ok(())

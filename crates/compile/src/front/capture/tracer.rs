@@ -8,7 +8,9 @@ use crate::front::source::Source;
 use firebrand_core::autograd::{
     Function, RegionCasts, Removable, RemovableHandle, call_with_casts, is_autocast_enabled,
 };
-use firebrand_core::capture::{self as core_capture, Caller, PostAccumulateFn, Read, TensorCell, TensorHookFn, Tracer};
+use firebrand_core::capture::{
+    self as core_capture, Caller, PostAccumulateFn, Read, StandIns, TensorCell, TensorHookFn, Tracer,
+};
 use firebrand_core::dispatch::{self, Cond, Interpreter, Next, Op, Outputs, Value};
 use firebrand_core::module::{Module, ModuleWatch};
 use firebrand_core::tree::Host;
@@ -61,7 +63,7 @@ impl Interpreter for Session {
             Ok(_) if changes_flag(op, args, &outlined) => {
                 // A tensor that is no stand-in says what it is: the write must not wait.
                 self.go_on_plainly("a write that changes whether a tensor requires grad", Location::caller())?;
-                dispatch::call(op, args)
+                dispatch::call(op, &with_tensors(args, &|t| Ok(self.binding.real(t).unwrap_or_else(|| t.clone())))?)
             }
             Ok(results) => {
                 self.note_length(op, args);
@@ -94,6 +96,22 @@ impl Interpreter for Session {
         };
         Some(record_cond(&self.state, &prepare, call))
     }
+}
+
+/// The arguments with other tensors.
+fn with_tensors(args: &[Value], of: &dyn Fn(&Tensor) -> Result<Tensor>) -> Result<Vec<Value>> {
+    args.iter()
+        .map(|v| {
+            Ok(match v {
+                Value::Tensor(t) => Value::Tensor(of(t)?),
+                Value::Tensors(list) => Value::Tensors(list.iter().map(of).collect::<Result<_>>()?),
+                Value::OptTensors(list) => {
+                    Value::OptTensors(list.iter().map(|t| t.as_ref().map(of).transpose()).collect::<Result<_>>()?)
+                }
+                other => other.clone(),
+            })
+        })
+        .collect()
 }
 
 /// Whether an op that writes a tensor of the caller's changes whether that requires grad, as its outline shows.
@@ -158,19 +176,7 @@ impl Session {
     /// The arguments with memory: the graph so far has run.
     fn real_values(&self, op: Op, args: &[Value]) -> Result<Vec<Value>> {
         let missing = || firebrand_core::Error::user(format!("{}: a tensor of the function has no value", op.name()));
-        let real = |t: &Tensor| self.real(t).ok_or_else(missing);
-        let mut values = Vec::with_capacity(args.len());
-        for v in args {
-            values.push(match v {
-                Value::Tensor(t) => Value::Tensor(real(t)?),
-                Value::Tensors(list) => Value::Tensors(list.iter().map(real).collect::<Result<_>>()?),
-                Value::OptTensors(list) => {
-                    Value::OptTensors(list.iter().map(|t| t.as_ref().map(real).transpose()).collect::<Result<_>>()?)
-                }
-                other => other.clone(),
-            });
-        }
-        Ok(values)
+        with_tensors(args, &|t| self.real(t).ok_or_else(missing))
     }
 
     /// Takes back a hook of this capture.
