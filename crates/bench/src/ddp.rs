@@ -114,7 +114,7 @@ fn steps(
 
 /// Seconds to add up just as many bytes over all ranks, with nothing else to do, in buckets as large as the default.
 fn wire(world: &World, bytes: usize) -> Done<f64> {
-    let bucket = DdpOptions::default().bucket_bytes;
+    let bucket = DdpOptions::default().bucket_bytes_on(world.size());
     let buckets: Vec<Tensor> = (0..bytes)
         .step_by(bucket)
         .map(|at| Tensor::ones([((bytes - at).min(bucket) / 4) as i64], DType::F32))

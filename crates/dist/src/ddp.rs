@@ -28,8 +28,9 @@ use std::sync::{Arc, OnceLock};
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct DdpOptions {
-    /// Size of a bucket in bytes. Larger ones have less overhead, smaller ones start earlier.
-    pub bucket_bytes: usize,
+    /// Size of a bucket in bytes. Larger ones have less overhead, smaller ones start earlier. `None`: 1 MiB, and 4 MiB on 16 ranks
+    /// or more, where the number of messages begins to count.
+    pub bucket_bytes: Option<usize>,
     /// Size in bytes of the first bucket, and the largest size of the last: smaller, so that communication starts early and ends soon
     /// after the backward pass.
     pub first_bucket_bytes: usize,
@@ -45,7 +46,7 @@ pub struct DdpOptions {
 impl Default for DdpOptions {
     fn default() -> Self {
         DdpOptions {
-            bucket_bytes: 4 << 20,
+            bucket_bytes: None,
             first_bucket_bytes: 1 << 20,
             average: true,
             broadcast_buffers: true,
@@ -57,8 +58,13 @@ impl Default for DdpOptions {
 impl DdpOptions {
     /// Size of a bucket in bytes.
     pub fn bucket_bytes(mut self, bytes: usize) -> Self {
-        self.bucket_bytes = bytes;
+        self.bucket_bytes = Some(bytes);
         self
+    }
+
+    /// Size of a bucket in bytes on this many ranks.
+    pub fn bucket_bytes_on(&self, ranks: usize) -> usize {
+        self.bucket_bytes.unwrap_or(if ranks < 16 { 1 << 20 } else { 4 << 20 })
     }
 
     /// Size in bytes of the first bucket, and the largest size of the last.
@@ -363,7 +369,7 @@ fn fill_buckets(
     let mut groups: Vec<(DType, usize, Vec<usize>)> = Vec::new();
     for &i in order {
         let p = &parameters[i].1;
-        let limit = |k: usize| if k == 0 { options.first_bucket_bytes } else { options.bucket_bytes };
+        let limit = |k: usize| if k == 0 { options.first_bucket_bytes } else { options.bucket_bytes_on(size) };
         let open = groups.iter().rposition(|(dtype, ..)| *dtype == p.dtype());
         // One that would make it too large goes into the next, unless this one is still small: what is full can travel.
         let fits = |k: &usize| {
