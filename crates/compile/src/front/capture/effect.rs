@@ -161,13 +161,7 @@ impl<T> Effect<T> {
                 binding.bind_handle(*handle, made);
             }
             Effect::Removed { handle } => binding.bind_handle(*handle, RemovableHandle::new(&Arc::new(Nothing))),
-            Effect::RetainGrad { target } => {
-                let target = tensor(target)?;
-                // One that the graph has detached in place has no gradient to keep.
-                if target.requires_grad() {
-                    target.try_retain_grad()?
-                }
-            }
+            Effect::RetainGrad { target } => tensor(target)?.try_retain_grad()?,
             Effect::SetGrad { target, grad } => {
                 let grad = grad.as_ref().map(tensor).transpose()?;
                 tensor(target)?.try_set_grad(grad.as_ref())?

@@ -157,7 +157,7 @@ impl Session {
             }
             let tensor = |t: &Tensor| Ok(self.binding.tensor(t));
             effects.iter().try_for_each(|e| e.run(&tensor, &self.binding, &self.binding))?;
-            for t in retained.iter().filter_map(WeakTensor::upgrade).filter(Tensor::requires_grad) {
+            for t in retained.iter().filter_map(WeakTensor::upgrade) {
                 self.binding.tensor(&t).try_retain_grad()?;
             }
             Ok(())

@@ -142,12 +142,5 @@ fn of_late() -> Vec<(&'static str, Program)> {
         ("X-142", program(&beside_a_view, [false, false], &[5, 8], Outside::Backward)),
         ("X-142", program(&behind_a_view, [true, false], &[2, 3, 6], Outside::Backward)),
         ("X-108", program(&[LooseView(0), Jacrev(2, 3), SavedScaled(4, 2)], [false, false], &[5], Outside::Backward)),
-        (
-            "X-171",
-            Program {
-                chosen: vec![false],
-                ..program(&[Nothing, Nothing, Retain(21), DetachInPlace(54)], [false, false], &[18], Outside::OfResult)
-            },
-        ),
     ]
 }
